@@ -1,0 +1,1 @@
+"""What crosses machines: layers, manifests, runs and journals. Only the standard library."""

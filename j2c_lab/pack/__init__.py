@@ -1,0 +1,1 @@
+"""From a project and an environment to layers in the store: what is sent, and nothing else."""

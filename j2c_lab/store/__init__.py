@@ -1,0 +1,1 @@
+"""Where layers, bundles and runs live: the only thing that both clusters must reach."""
