@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import types
 import typing
 from typing import Any, TypeVar
@@ -86,7 +85,7 @@ _hints_of: dict[type, dict[str, Any]] = {}
 
 def _hints(cls: type) -> dict[str, Any]:
     if cls not in _hints_of:
-        _hints_of[cls] = typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
+        _hints_of[cls] = typing.get_type_hints(cls)
     return _hints_of[cls]
 
 
