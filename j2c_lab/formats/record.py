@@ -114,7 +114,7 @@ def _load(hint: Any, value: Any, where: str) -> Any:
     if origin is dict and isinstance(value, dict):
         return {key: _load(arguments[1], item, where) for key, item in value.items()}
     if isinstance(hint, type):
-        if issubclass(hint, Record):
+        if issubclass(hint, Record) and isinstance(value, dict):
             return hint.from_dict(value)
         if hint is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)

@@ -74,7 +74,7 @@ def test_unknown_fields_survive_at_every_depth() -> None:
         ("env", {"A": None}),
         ("created", "now"),
         ("grace", True),
-        ("resources", []),
+        ("resources", "two"),
         ("format", 2),
     ],
 )
