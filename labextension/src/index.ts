@@ -1,0 +1,4 @@
+import { JupyterFrontEndPlugin } from '@jupyterlab/application';
+
+const plugins: JupyterFrontEndPlugin<unknown>[] = [];
+export default plugins;
