@@ -109,6 +109,9 @@ class Job(Record):
     run_url: str
     command: list[str]
     resources: Resources
+    #: 1, and one more each time the run is given to the scheduler again after it had ended: the
+    #: scheduler holds at most one job for a run id and this number.
+    submission: int = 1
     image: str | None = None
     queue: str | None = None
     #: Environment of `j2c unpack` itself; the user's own `--env` travels in `run.json`.
@@ -117,13 +120,17 @@ class Job(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission(Record):
-    """`submission.json`: the scheduler has the job."""
+    """`submission.json`, and `submission-2.json` …: the scheduler has the job."""
 
     scheduler: str
     #: What the scheduler calls the job; its meaning is the scheduler's own.
     handle: str
     #: Seconds since the epoch.
     submitted: float
+    #: As in `Job`.
+    number: int = 1
+    #: The last attempt before this submission: later ones belong to it.
+    attempts_before: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -41,13 +41,14 @@ class Scheduler(Protocol):
         ...
 
     async def submit(self, job: Job) -> str:
-        """Hand the job over and return its handle; with the same run id again, the same handle.
+        """Hand the job over and return its handle; for the same job again, the same handle.
 
-        However often it is called, by however many processes, at most one job exists for a run.
+        However often it is called, by however many processes, at most one job exists for a run id
+        and submission number.
         """
         ...
 
-    async def find(self, run_id: str) -> str | None:
+    async def find(self, run_id: str, submission: int = 1) -> str | None:
         """Return the handle of the run's job, waiting, running or ended; None if there is none."""
         ...
 

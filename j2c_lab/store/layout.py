@@ -49,9 +49,10 @@ def run(user: str, run_id: str) -> str:
     return run_prefix(user, run_id) + "run.json"
 
 
-def submission(user: str, run_id: str) -> str:
-    """The scheduler's handle: written once."""
-    return run_prefix(user, run_id) + "submission.json"
+def submission(user: str, run_id: str, number: int = 1) -> str:
+    """The scheduler's handle: written once; a run submitted again has `submission-2.json` …"""
+    name = "submission.json" if number == 1 else f"submission-{number}.json"
+    return run_prefix(user, run_id) + name
 
 
 def cancellation(user: str, run_id: str) -> str:
