@@ -1,0 +1,290 @@
+"""A directory of packages, divided into the distributions that own its files.
+
+The walk is the truth: every file that is there belongs to one distribution or is loose. `RECORD`
+only says who owns a file and which SHA-256 it had in the wheel. What differs between two installs
+of one wheel stays out, so that the same wheel gives the same files whoever installed it, with
+which tool, and where:
+
+- `RECORD` is written anew from the files that are there, by name alone;
+- the installer's notes (`INSTALLER`, `REQUESTED`, `direct_url.json`, uv's) are left out;
+- console scripts are made anew where the environment is unpacked;
+- other scripts begin with `#!python`, as in the wheel;
+- `__pycache__` is left out.
+"""
+
+from __future__ import annotations
+
+import binascii
+import dataclasses
+import os
+import posixpath
+import re
+
+from j2c_lab.formats.planned import PlannedFile
+from j2c_lab.installed.scripts import EntryScript, parse_entry_scripts, without_place
+from j2c_lab.installed.tree import planned_file, walk
+
+#: Files of a `.dist-info` that say how it came there; `RECORD` is made anew.
+INSTALLERS_NOTES = frozenset(
+    {b"INSTALLER", b"REQUESTED", b"direct_url.json", b"uv_cache.json", b"uv_build.json"}
+)
+
+_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_SITE = b"site-packages"
+
+
+@dataclasses.dataclass(slots=True)
+class Installed:
+    """One distribution as installed."""
+
+    #: Normalised as in PEP 503.
+    name: str
+    version: str
+    #: Name of its `.dist-info` or `.egg-info` directory (or `.egg-info` file).
+    info: bytes
+    #: Names that entries of the directory `info` have, without the directory.
+    notes: frozenset[bytes] = frozenset()
+    scripts: list[EntryScript] = dataclasses.field(default_factory=list)
+    files: list[PlannedFile] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """A directory of packages, divided."""
+
+    path: bytes
+    distributions: list[Installed]
+    #: Files that no distribution owns.
+    loose: list[PlannedFile]
+    #: Names of scripts in `bin` that distributions own.
+    owned_scripts: frozenset[bytes]
+
+
+class _Owners:
+    """Who owns which path, filled from RECORD and what stands in for it."""
+
+    def __init__(self) -> None:
+        #: From a path within the directory of packages to owner and base64 SHA-256.
+        self.files: dict[bytes, tuple[Installed, bytes]] = {}
+        #: From a first component to the owner of all below that nobody else owns.
+        self.tops: dict[bytes, Installed] = {}
+        #: Paths relative to the prefix, of files outside the directory of packages.
+        self.outside: list[tuple[Installed, bytes]] = []
+        self.with_record: list[Installed] = []
+
+
+def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = None) -> Site:
+    """Divide the directory of packages at `path`, in the environment `prefix`.
+
+    Parameters
+    ----------
+    path, prefix : bytes
+        Absolute paths; `path` is below `prefix`.
+    bin_directories : list of bytes, optional
+        Where a Python named in a script's first line is the environment's own; `prefix/bin` if
+        not given.
+    """
+    owners = _Owners()
+    distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
+    loose = _divide(walk(path, _SITE), owners)
+    directories = [prefix + b"/bin"] if bin_directories is None else bin_directories
+    owned_scripts = set()
+    for owner, relative in owners.outside:
+        top, _, rest = relative.partition(b"/")
+        if top == b"bin":
+            owned_scripts.add(rest)
+            _add_script(owner, prefix + b"/" + relative, rest, directories)
+        elif file := planned_file(prefix + b"/" + relative, b"prefix/" + relative):
+            owner.files.append(file)
+    for owner in owners.with_record:
+        owner.files.append(_new_record(owner, path, prefix))
+    return Site(path, distributions, loose, frozenset(owned_scripts))
+
+
+def info_names(path: bytes) -> list[bytes]:
+    """Return the sorted names of all `.dist-info` and `.egg-info` in a directory of packages."""
+    try:
+        names = os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    # A name that begins with `~` is what pip leaves behind when it is killed.
+    return sorted(
+        n for n in names if n.endswith((b".dist-info", b".egg-info")) and not n.startswith(b"~")
+    )
+
+
+def name_and_version(path: bytes, info: bytes) -> tuple[str, str]:
+    """Return the normalised name and the version of the distribution `info` in `path`."""
+    stem = info.rpartition(b".")[0].decode("utf-8", "surrogateescape")
+    name, _, version = stem.partition("-")
+    if info.endswith(b".egg-info"):
+        version = re.sub(r"-py\d.*$", "", version)
+    if not version:
+        name, version = _from_metadata(path + b"/" + info, name)
+    return normalised(name), version
+
+
+def normalised(name: str) -> str:
+    """Return a distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read_file(path: bytes) -> bytes | None:
+    """Return the content of the file at `path`, or None if it is not there."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _from_metadata(info: bytes, name: str) -> tuple[str, str]:
+    data = read_file(info) or read_file(info + b"/METADATA") or read_file(info + b"/PKG-INFO")
+    version = ""
+    for line in (data or b"").splitlines():
+        key, _, value = line.partition(b":")
+        if key == b"Name":
+            name = value.strip().decode("utf-8", "replace")
+        elif key == b"Version":
+            version = value.strip().decode("utf-8", "replace")
+        elif not line:
+            break
+    return name, version or "0"
+
+
+def _read_info(path: bytes, prefix: bytes, info: bytes, owners: _Owners) -> Installed:
+    name, version = name_and_version(path, info)
+    directory = path + b"/" + info
+    owner = Installed(name, version, info)
+    if not os.path.isdir(directory):  # distutils wrote one file
+        owners.files.setdefault(info, (owner, b""))
+        return owner
+    names = os.listdir(directory)
+    owner.notes = frozenset(names)
+    if b"entry_points.txt" in owner.notes:
+        owner.scripts = parse_entry_scripts(read_file(directory + b"/entry_points.txt") or b"")
+    record = read_file(directory + b"/RECORD") if b"RECORD" in owner.notes else None
+    if record is not None:
+        owners.with_record.append(owner)
+        _claim(owner, record, path, prefix, owners)
+    elif b"installed-files.txt" in owner.notes:
+        listed = read_file(directory + b"/installed-files.txt") or b""
+        lines = [posixpath.normpath(info + b"/" + line) + b",," for line in listed.splitlines()]
+        _claim(owner, b"\n".join(lines), path, prefix, owners)
+    else:
+        for top in (read_file(directory + b"/top_level.txt") or b"").split():
+            owners.tops.setdefault(top, owner)
+            owners.tops.setdefault(top + b".py", owner)
+    owners.tops[info] = owner
+    return owner
+
+
+def _claim(owner: Installed, record: bytes, path: bytes, prefix: bytes, owners: _Owners) -> None:
+    files = owners.files
+    for line in record.splitlines():
+        if line.startswith(b'"'):
+            end = line.rfind(b'",')
+            name = line[1:end].replace(b'""', b'"')
+            digest = line[end + 2 :].partition(b",")[0]
+        else:
+            parts = line.rsplit(b",", 2)
+            if len(parts) != 3:
+                continue
+            name, digest, _ = parts
+        if name.startswith((b"../", b"/")):
+            _claim_outside(owner, name, path, prefix, owners)
+        elif name not in files:
+            files[name] = (owner, digest)
+
+
+def _claim_outside(
+    owner: Installed, name: bytes, path: bytes, prefix: bytes, owners: _Owners
+) -> None:
+    # RECORD names what lies outside with `../`; lib64 may be a link, so names are counted, and
+    # whatever leaves the environment is not the environment's.
+    absolute = posixpath.normpath(posixpath.join(path, name))
+    if b"/__pycache__/" in absolute or not absolute.startswith(prefix + b"/"):
+        return
+    relative = absolute[len(prefix) + 1 :]
+    if absolute.startswith(path + b"/"):
+        owners.files.setdefault(absolute[len(path) + 1 :], (owner, b""))
+    else:
+        owners.outside.append((owner, relative))
+
+
+def _divide(found: list[PlannedFile], owners: _Owners) -> list[PlannedFile]:
+    loose: list[PlannedFile] = []
+    files, tops = owners.files, owners.tops
+    skip = len(_SITE) + 1
+    new = tuple.__new__
+    decode = binascii.a2b_base64
+    for file in found:
+        relative = file[0][skip:]
+        claim = files.get(relative)
+        if claim is None:
+            owner = tops.get(relative.partition(b"/")[0])
+            if owner is None:
+                loose.append(file)
+            elif not _is_note(relative, owner.info):
+                owner.files.append(file)
+            continue
+        owner, digest = claim
+        if relative.startswith(owner.info) and _is_note(relative, owner.info):
+            continue
+        if digest.startswith(b"sha256=") and len(digest) == 50:
+            expected = decode(digest[7:].translate(_URLSAFE) + b"=")
+            file = new(PlannedFile, (*file[:6], expected))
+        owner.files.append(file)
+    return loose
+
+
+def _is_note(relative: bytes, info: bytes) -> bool:
+    directory, _, name = relative.rpartition(b"/")
+    return directory == info and (name == b"RECORD" or name in INSTALLERS_NOTES)
+
+
+def _add_script(owner: Installed, path: bytes, name: bytes, directories: list[bytes]) -> None:
+    text = os.fsdecode(name)
+    for script in owner.scripts:
+        if script.name == text:
+            return
+        # pip makes `pip3.11` too, which its entry_points.txt does not name.
+        stem = script.name.rstrip("0123456789.")
+        if re.fullmatch(re.escape(stem) + r"[\d.]*", text):
+            owner.scripts.append(EntryScript(text, script.target))
+            return
+    if file := script_file(path, b"scripts/" + name, directories):
+        owner.files.append(file)
+
+
+def script_file(path: bytes, place: bytes, directories: list[bytes]) -> PlannedFile | None:
+    """Return the entry for a file of `bin`, with `#!python` when it names a Python from there."""
+    file = planned_file(path, place)
+    if file is None:
+        return None
+    with open(path, "rb") as stream:
+        start = stream.read(4096)
+        if not start.startswith(b"#!"):
+            return file
+        content = without_place(start, directories)
+        if content is None:
+            return file
+        content += stream.read()
+    return PlannedFile(place, "f", True, None, None, content)
+
+
+def _new_record(owner: Installed, path: bytes, prefix: bytes) -> PlannedFile:
+    up = b"../" * (path[len(prefix) :].count(b"/"))
+    replaced = {_SITE: b"", b"scripts": up + b"bin/", b"prefix": up}
+    names = [owner.info + b"/RECORD"]
+    for file in owner.files:
+        top, _, rest = file.path.partition(b"/")
+        names.append(replaced[top] + rest)
+    lines = b"".join(_quoted(name) + b",,\n" for name in sorted(names))
+    return PlannedFile(_SITE + b"/" + owner.info + b"/RECORD", "f", False, None, None, lines)
+
+
+def _quoted(name: bytes) -> bytes:
+    if b"," in name or b'"' in name:
+        return b'"' + name.replace(b'"', b'""') + b'"'
+    return name

@@ -1,0 +1,150 @@
+"""Plans what of a Python environment travels: one layer a distribution, one for the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from j2c_lab.formats.inventory import Inventory
+from j2c_lab.formats.manifest import (
+    ENVIRONMENT,
+    USER,
+    Distribution,
+    EnvironmentRef,
+    LeftOut,
+    Rewrite,
+    Script,
+)
+from j2c_lab.installed.distributions import Installed, Site, read_site, script_file
+from j2c_lab.installed.prefix import Prefix, read_prefix
+from j2c_lab.pack.plan import (
+    EnvironmentPlan,
+    LayerPlan,
+    PlannedDistribution,
+    PlannedFile,
+)
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def plan_environment(
+    prefix: str,
+    *,
+    base: Inventory | None = None,
+    project_root: str | None = None,
+    report: Report | None = None,
+) -> EnvironmentPlan:
+    """Plan the layers of the Python environment at `prefix`.
+
+    Parameters
+    ----------
+    prefix : str
+        Directory of a venv, a conda environment, `~/.local`, or the Python they are made from.
+    base : Inventory, optional
+        The base image to compare with; otherwise the Python that runs this code, or, when that is
+        the environment to be packed, the Python below it.
+    project_root : str, optional
+        The project that travels along: editable installs inside it are pointed at it.
+    report : callable, optional
+        Takes one event.
+
+    Raises
+    ------
+    UsageError
+        There is no environment at `prefix`.
+    EnvironmentNotSupportedError
+        Its Python is gone or does not start.
+    """
+    found = read_prefix(prefix)
+    collector = _Collector()
+    for path in found.site_packages:
+        site = read_site(path, found.path, found.bin_directories)
+        collector.add(site, ENVIRONMENT)
+        collector.add_loose_scripts(found, site)
+    if found.user_site is not None:
+        base = os.path.dirname(os.path.dirname(os.path.dirname(found.user_site)))
+        collector.add(read_site(found.user_site, base, found.bin_directories), USER)
+    return EnvironmentPlan(
+        ref=_reference(found, collector),
+        distributions=collector.distributions,
+        layers=collector.all_layers(),
+        held={},
+        left_out=collector.left_out,
+        warnings=collector.warnings,
+    )
+
+
+class _Collector:
+    """What the plan will hold, gathered directory by directory."""
+
+    def __init__(self) -> None:
+        self.distributions: list[PlannedDistribution] = []
+        self.scripts: list[Script] = []
+        self.rewrites: list[Rewrite] = []
+        self.left_out: list[LeftOut] = []
+        self.warnings: list[str] = []
+        #: Files that no distribution owns, by place.
+        self.own: dict[str, list[PlannedFile]] = {ENVIRONMENT: [], USER: []}
+
+    def add(self, site: Site, place: str) -> None:
+        for installed in site.distributions:
+            self._add_distribution(installed, place)
+        self.own[place].extend(site.loose)
+
+    def _add_distribution(self, installed: Installed, place: str) -> None:
+        name = f"{installed.name} {installed.version}"
+        layer = LayerPlan(name, place, installed.files)
+        self.distributions.append(
+            PlannedDistribution(name=installed.name, version=installed.version, layer=layer)
+        )
+        self.scripts.extend(
+            Script(name=script.name, target=script.target, place=place)
+            for script in installed.scripts
+        )
+
+    def add_loose_scripts(self, prefix: Prefix, site: Site) -> None:
+        """Add the files of a venv's `bin` that are neither its own nor any distribution's."""
+        if prefix.kind != "venv":
+            return
+        made = {script.name.encode("utf-8", "surrogateescape") for script in self.scripts}
+        directory = prefix.path + b"/bin"
+        for name in sorted(os.listdir(directory)):
+            if name in made or name in site.owned_scripts or _is_venvs_own(name):
+                continue
+            file = script_file(directory + b"/" + name, b"scripts/" + name, prefix.bin_directories)
+            if file is not None:
+                self.own[ENVIRONMENT].append(file)
+
+    def all_layers(self) -> list[LayerPlan]:
+        layers = [d.layer for d in self.distributions]
+        for place, files in self.own.items():
+            if files:
+                name = "environment" if place == ENVIRONMENT else "environment of the user"
+                layers.append(LayerPlan(name, place, files))
+        return layers
+
+
+def _is_venvs_own(name: bytes) -> bool:
+    return name.lower().startswith((b"activate", b"deactivate", b"python", b"pypy")) or name in (
+        b"pydoc.bat",
+        b"__pycache__",
+    )
+
+
+def _reference(prefix: Prefix, collector: _Collector) -> EnvironmentRef:
+    base = prefix.base
+    return EnvironmentRef(
+        kind=prefix.kind,
+        python=base.python,
+        python_full=base.python_full,
+        implementation=base.implementation,
+        platform=base.platform,
+        libc=base.libc,
+        system_site=prefix.system_site,
+        distributions=[
+            Distribution(name=d.name, version=d.version, layer="") for d in collector.distributions
+        ],
+        scripts=collector.scripts,
+        rewrites=collector.rewrites,
+    )
