@@ -63,8 +63,8 @@ def plan_environment(
         collector.add(site, ENVIRONMENT)
         collector.add_loose_scripts(found, site)
     if found.user_site is not None:
-        base = os.path.dirname(os.path.dirname(os.path.dirname(found.user_site)))
-        collector.add(read_site(found.user_site, base, found.bin_directories), USER)
+        local = os.path.dirname(os.path.dirname(os.path.dirname(found.user_site)))
+        collector.add(read_site(found.user_site, local, found.bin_directories), USER)
     return EnvironmentPlan(
         ref=_reference(found, collector),
         distributions=collector.distributions,
