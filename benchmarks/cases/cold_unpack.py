@@ -1,0 +1,39 @@
+"""A node that has never seen any of it."""
+
+from __future__ import annotations
+
+from benchmarks import ours, peers
+from benchmarks.harness import Case, Command, Row, paired, ratio_row
+from benchmarks.workspace import Workspace, remove
+
+
+def run(space: Workspace, repeats: int) -> list[Row]:
+    """Against `zstd -dc | tar -x` of the same environment and project."""
+    lab = ours.fresh_lab(space, "cold-unpack")
+    bundle = lab.packed(space.project, space.venv)["bundle"]
+    workdir, cache = space.fresh("cold-work"), space.fresh("cold-cache")
+    target = space.fresh("cold-peer")
+
+    def clean() -> None:
+        for path in (workdir, cache, target):
+            remove(path)
+        for path in (workdir, cache, target):
+            path.mkdir()
+
+    unpack = ours.unpack(lab.run(bundle), workdir, cache)
+    unpack = Command(name="j2c unpack", argv=unpack.argv, before=clean)
+    peer = Command(name="zstd | tar", argv=peers.zstd_tar(space.archive, target), before=clean)
+    pairs = paired(unpack, peer, repeats)
+    clean()
+    lab.forget()
+    return [ratio_row("cold unpack, verifying", "zstd -dc \\| tar -x", 0.7, pairs)]
+
+
+CASE = Case(
+    name="cold_unpack",
+    run=run,
+    repeats=7,
+    about="An empty node cache and an empty workdir, the archives in the page cache for both. "
+    "Ours is all of `j2c unpack`: every byte verified, the venv and its scripts made, the run's "
+    "process started (an empty script) and its outcome stored.",
+)
