@@ -58,6 +58,8 @@ class Site:
     loose: list[PlannedFile]
     #: Names of scripts in `bin` that distributions own.
     owned_scripts: frozenset[bytes]
+    #: Names in the directory itself, each with its owner.
+    top_names: dict[bytes, Installed | None]
 
 
 class _Owners:
@@ -98,18 +100,17 @@ def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = 
             owner.files.append(file)
     for owner in owners.with_record:
         owner.files.append(_new_record(owner, path, prefix))
-    return Site(path, distributions, loose, frozenset(owned_scripts))
+    tops = {name: owners.files.get(name, (None, b""))[0] for name in _names(path)}
+    return Site(path, distributions, loose, frozenset(owned_scripts), tops)
 
 
 def info_names(path: bytes) -> list[bytes]:
     """Return the sorted names of all `.dist-info` and `.egg-info` in a directory of packages."""
-    try:
-        names = os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
     # A name that begins with `~` is what pip leaves behind when it is killed.
     return sorted(
-        n for n in names if n.endswith((b".dist-info", b".egg-info")) and not n.startswith(b"~")
+        name
+        for name in _names(path)
+        if name.endswith((b".dist-info", b".egg-info")) and not name.startswith(b"~")
     )
 
 
@@ -136,6 +137,13 @@ def read_file(path: bytes) -> bytes | None:
             return file.read()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def _names(path: bytes) -> list[bytes]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _from_metadata(info: bytes, name: str) -> tuple[str, str]:

@@ -17,13 +17,16 @@ from j2c_lab.formats.manifest import (
     Script,
 )
 from j2c_lab.installed.distributions import Installed, Site, read_site, script_file
+from j2c_lab.installed.interpreter import own
 from j2c_lab.installed.prefix import Prefix, read_prefix
+from j2c_lab.pack.editable import linked_distributions, repoint
 from j2c_lab.pack.plan import (
     EnvironmentPlan,
     LayerPlan,
     PlannedDistribution,
     PlannedFile,
 )
+from j2c_lab.pack.sources import Sources
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -57,14 +60,16 @@ def plan_environment(
         Its Python is gone or does not start.
     """
     found = read_prefix(prefix)
+    sites = _read_sites(found)
+    sources = _sources(found, [site.path for site, _ in sites], project_root)
     collector = _Collector()
-    for path in found.site_packages:
-        site = read_site(path, found.path, found.bin_directories)
-        collector.add(site, ENVIRONMENT)
-        collector.add_loose_scripts(found, site)
-    if found.user_site is not None:
-        local = os.path.dirname(os.path.dirname(os.path.dirname(found.user_site)))
-        collector.add(read_site(found.user_site, local, found.bin_directories), USER)
+    for site, place in sites:
+        site.distributions.extend(linked_distributions(site))
+        collector.rewrites.extend(repoint(site, place, sources))
+        collector.add(site, place)
+        if place == ENVIRONMENT:
+            collector.add_loose_scripts(found, site)
+    collector.add_sources(sources)
     return EnvironmentPlan(
         ref=_reference(found, collector),
         distributions=collector.distributions,
@@ -72,6 +77,34 @@ def plan_environment(
         held={},
         left_out=collector.left_out,
         warnings=collector.warnings,
+    )
+
+
+def _read_sites(prefix: Prefix) -> list[tuple[Site, str]]:
+    directories = prefix.bin_directories
+    sites = [
+        (read_site(path, prefix.path, directories), ENVIRONMENT) for path in prefix.site_packages
+    ]
+    if prefix.user_site is not None:
+        # <user base>/lib/python3.11/site-packages
+        base = os.path.dirname(os.path.dirname(os.path.dirname(prefix.user_site)))
+        below = os.fsencode(os.path.dirname(prefix.base.base_executable))
+        sites.append((read_site(prefix.user_site, base, [*directories, below]), USER))
+    return sites
+
+
+def _sources(prefix: Prefix, sites: list[bytes], project_root: str | None) -> Sources:
+    own_python = own()
+    pythons = [own_python] if own_python.python == prefix.base.python else []
+    if os.fsencode(own_python.prefix) == prefix.path:
+        pythons = []
+    pythons.append(prefix.base)
+    return Sources(
+        project_root,
+        prefix.path,
+        sites,
+        [site for python in pythons for site in python.site_packages],
+        [python.base_prefix for python in pythons],
     )
 
 
@@ -84,6 +117,7 @@ class _Collector:
         self.rewrites: list[Rewrite] = []
         self.left_out: list[LeftOut] = []
         self.warnings: list[str] = []
+        self.sources: list[LayerPlan] = []
         #: Files that no distribution owns, by place.
         self.own: dict[str, list[PlannedFile]] = {ENVIRONMENT: [], USER: []}
 
@@ -116,8 +150,14 @@ class _Collector:
             if file is not None:
                 self.own[ENVIRONMENT].append(file)
 
+    def add_sources(self, sources: Sources) -> None:
+        """Add what lies outside the project and the environment, and is imported from there."""
+        self.sources, left_out = sources.layers()
+        self.left_out.extend(left_out)
+        self.warnings.extend(sources.warnings)
+
     def all_layers(self) -> list[LayerPlan]:
-        layers = [d.layer for d in self.distributions]
+        layers = [d.layer for d in self.distributions] + self.sources
         for place, files in self.own.items():
             if files:
                 name = "environment" if place == ENVIRONMENT else "environment of the user"

@@ -17,6 +17,8 @@ from j2c_lab.formats.manifest import ENVIRONMENT, USER, EnvironmentRef, Manifest
 from j2c_lab.installed.interpreter import Interpreter, ask, own
 from j2c_lab.installed.scripts import entry_script, with_place
 from j2c_lab.unpack.places import directory, site_packages
+from j2c_lab.unpack.replace import write_file, write_link
+from j2c_lab.unpack.rewrites import apply_rewrites
 
 #: Variables that would bring another Python's packages into the run.
 REMOVED = ("PYTHONHOME", "PYTHONPATH", "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "CONDA_PREFIX")
@@ -68,6 +70,7 @@ def make_environment(
     base = find_python(manifest.environment, python)
     env = os.path.join(root, "env")
     executable = _make_venv(manifest, env, base)
+    apply_rewrites(manifest, root, base.site_packages)
     _make_scripts(manifest, root, executable)
     return InstalledEnvironment(Path(executable), _variables(root, env))
 
@@ -113,9 +116,9 @@ def _make_venv(manifest: Manifest, env: str, base: Interpreter) -> str:
     )
     write_file(os.path.join(env, "pyvenv.cfg"), os.fsencode(config))
     executable = os.path.join(env, "bin", "python")
-    _link(base.base_executable, executable)
+    write_link(base.base_executable, executable)
     for name in ("python3", f"python{environment.python}"):
-        _link("python", os.path.join(env, "bin", name))
+        write_link("python", os.path.join(env, "bin", name))
     return executable
 
 
@@ -157,24 +160,3 @@ def _variables(root: str, env: str) -> dict[str, str]:
         # Never the job's own ~/.local, which the lab did not see; `pip install --user` lands here.
         "PYTHONUSERBASE": user,
     }
-
-
-def write_file(path: str, content: bytes, *, executable: bool = False) -> None:
-    """Write a file in place of whatever is there.
-
-    A file that a layer brought may be a hard link into the node's cache, so it is never written
-    through.
-    """
-    temporary = f"{path}.j2c-{os.getpid()}"
-    with open(temporary, "wb") as file:
-        file.write(content)
-    os.chmod(temporary, 0o755 if executable else 0o644)
-    os.replace(temporary, path)
-
-
-def _link(target: str, path: str) -> None:
-    temporary = f"{path}.j2c-{os.getpid()}"
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
