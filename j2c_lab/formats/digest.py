@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-FILE = "f"
-DIRECTORY = "d"
-LINK = "l"
+FILE: Final = "f"
+DIRECTORY: Final = "d"
+LINK: Final = "l"
 EntryType = Literal["f", "d", "l"]
 
 _MAGIC = b"j2c-layer-1\n"

@@ -58,6 +58,8 @@ class EnvironmentPlan:
     hashed, and sent only if their digest is not the one that the base has.
     """
 
+    #: Absolute path of the environment: names what is remembered of its files between two packs.
+    prefix: str = ""
     ref: EnvironmentRef
     distributions: list[PlannedDistribution]
     #: All layers to send: those of `distributions`, and the one of the environment's own files.
