@@ -1,0 +1,5 @@
+import sys
+
+from j2c_lab.unpack.main import main
+
+sys.exit(main())

@@ -1,0 +1,185 @@
+"""One attempt of a run, from its claim to its outcome."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any, NamedTuple
+
+from j2c_lab.errors import J2CError
+from j2c_lab.formats.run import AttemptStart, Outcome, Run
+from j2c_lab.store import layout
+from j2c_lab.unpack import records
+from j2c_lab.unpack.control import Control, Stopped
+from j2c_lab.unpack.deliver import deliver_leftovers, deliver_outcome
+from j2c_lab.unpack.fetch import disk_error
+from j2c_lab.unpack.journal import Journal
+from j2c_lab.unpack.link import StoreLink
+from j2c_lab.unpack.settings import Settings
+from j2c_lab.unpack.spool import Spool
+from j2c_lab.unpack.stages import Stages, learn_who
+from j2c_lab.unpack.workdir import RunDirectory, clean, take_run_directory
+
+#: Seconds to wait for the store at the start, and at the end at the least.
+_FIRST_ANSWER = 120.0
+_LAST_WORDS = 3.0
+_MOST_DETAILS = 1000
+
+
+class Status(NamedTuple):
+    """How `j2c unpack` ends itself."""
+
+    exit_code: int
+    signal: int | None = None
+    reason: str = ""
+
+
+def execute_run(settings: Settings) -> Status:
+    """Execute the run; returns what the user's process ended with.
+
+    Raises
+    ------
+    J2CError
+        The run could not even be read; nothing was written.
+    """
+    control = Control()
+    link = StoreLink(settings.store_url)
+    try:
+        run = link.call(lambda store: records.read_run(store, settings), _FIRST_ANSWER)
+        start = link.call(lambda store: records.claim_attempt(store, settings), _FIRST_ANSWER)
+        return _Attempt(settings, control, link, run, start).execute()
+    finally:
+        link.close()
+        control.close()
+
+
+def deliver_run(settings: Settings) -> int:
+    """Send what earlier attempts of the run left on this node; returns 0 when nothing is left."""
+    link = StoreLink(settings.store_url)
+    try:
+        run = link.call(lambda store: records.read_run(store, settings), _FIRST_ANSWER)
+        return 0 if deliver_leftovers(settings, run, link) else 125
+    finally:
+        link.close()
+
+
+class _Attempt:
+    def __init__(
+        self,
+        settings: Settings,
+        control: Control,
+        link: StoreLink,
+        run: Run,
+        start: AttemptStart,
+    ) -> None:
+        self.settings = settings
+        self.control = control
+        self.link = link
+        self.run = run
+        self.start = start
+
+    def execute(self) -> Status:
+        try:
+            directory = take_run_directory(self.settings.workdir, self.run.id)
+        except J2CError as error:
+            outcome = self._outcome("failed", reason=str(error))
+            deliver_outcome(self.settings, self.link, outcome, self.settings.delivery)
+            return Status(125, None, str(error))
+        try:
+            return self._execute_in(directory)
+        finally:
+            os.close(directory.lock)
+
+    def _execute_in(self, directory: RunDirectory) -> Status:
+        spool = Spool(directory.spool / f"{self.start.attempt}-{self.start.rank}")
+        wake = self.link.upload_journal(spool, self._segment_key)
+        journal = Journal(spool, self.settings.spool_limit, wake)
+        cancel = layout.cancellation(self.run.user, self.run.id)
+        self.link.watch(cancel, lambda data: self.control.cancel(records.canceller(data)))
+        outcome = self._outcome_of(directory, journal)
+        delivered = self._finish(journal, outcome)
+        if delivered:
+            spool.remove()
+            delivered = deliver_leftovers(self.settings, self.run, self.link, directory)
+        if delivered and self.settings.temporary:
+            self._remove(directory)
+        return self._status(outcome)
+
+    def _outcome_of(self, directory: RunDirectory, journal: Journal) -> Outcome:
+        stages = Stages(
+            self.settings, self.run, self.start, directory, self.control, self.link, journal
+        )
+        try:
+            return stages.go()
+        except Stopped:
+            learn_who(self.control, self.link, self.run)
+            reason = f"{self.control.why()}, before it was started"
+            journal.stage(stages.current, "failed", reason=reason)
+            return self._outcome("cancelled", reason=reason)
+        except (J2CError, OSError) as error:
+            failure = error if isinstance(error, J2CError) else disk_error(error)
+            journal.stage(stages.current, "failed", reason=str(failure))
+            journal.event(_error_event(failure))
+            return self._outcome("failed", reason=str(failure))
+
+    def _finish(self, journal: Journal, outcome: Outcome) -> bool:
+        """Send what is left of the journal and then the outcome; False if that did not succeed."""
+        import dataclasses
+
+        journal.stage("finished", "done", outcome=outcome.state)
+        outcome = dataclasses.replace(outcome, journal_records=journal.finish())
+        # Kept until it has been delivered, so that a later attempt can.
+        with contextlib.suppress(OSError):
+            (journal.spool.directory / "outcome.json").write_bytes(outcome.to_json())
+        timeout = self.settings.delivery
+        if self.control.ending:
+            timeout = min(timeout, max(self.control.grace_left(self.run.grace), _LAST_WORDS))
+        until = time.monotonic() + timeout
+        if not self.link.finish_journal(timeout):
+            return False
+        left = max(until - time.monotonic(), 1.0)
+        if not deliver_outcome(self.settings, self.link, outcome, left):
+            return False
+        with contextlib.suppress(OSError):
+            (journal.spool.directory / "outcome.json").unlink()
+        return True
+
+    def _remove(self, directory: RunDirectory) -> None:
+        import shutil
+
+        with contextlib.suppress(OSError):
+            clean(directory.path)
+        shutil.rmtree(directory.path, ignore_errors=True)
+
+    def _status(self, outcome: Outcome) -> Status:
+        if outcome.exit_code is None and outcome.signal is None:
+            return Status(125, self.control.signal, outcome.reason)
+        return Status(outcome.process_exit_code(), outcome.signal, outcome.reason)
+
+    def _outcome(self, state: str, reason: str) -> Outcome:
+        return Outcome(
+            attempt=self.start.attempt,
+            rank=self.start.rank,
+            state=state,
+            reason=reason,
+            started=self.start.started,
+            finished=time.time(),
+        )
+
+    def _segment_key(self, segment: int) -> str:
+        start = self.start
+        return layout.journal_segment(
+            self.run.user, self.run.id, start.attempt, start.rank, segment
+        )
+
+
+def _error_event(error: J2CError) -> dict[str, Any]:
+    return {
+        "event": "error",
+        "code": error.code,
+        "message": error.message,
+        "remedy": error.remedy,
+        "details": error.details[:_MOST_DETAILS],
+        "exit_code": 125,
+    }
