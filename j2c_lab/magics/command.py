@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import shutil
-import site
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,12 +80,9 @@ def kernel_environment(environ: Mapping[str, str], command: Command) -> dict[str
 def kernel_prefix() -> str:
     """Return what `--venv` is by default: the kernel's own environment.
 
-    That is `sys.prefix` in a virtual or conda environment; in a system Python whose packages of
-    the user's own are visible, it is the user's base (`~/.local`).
+    For a Python that is no virtual or conda environment, `j2c` looks by itself for the packages
+    of the user's own (`~/.local`).
     """
-    in_environment = sys.prefix != sys.base_prefix or (Path(sys.prefix) / "conda-meta").is_dir()
-    if not in_environment and site.ENABLE_USER_SITE and os.path.isdir(site.getusersitepackages()):
-        return site.getuserbase()
     return sys.prefix
 
 
