@@ -50,12 +50,13 @@ class PackResult:
     instead, and `digest` is empty when there are any.
     """
 
-    manifest: Manifest
+    # Not in the text form: asyncio makes that of every result, which takes milliseconds.
+    manifest: Manifest = dataclasses.field(repr=False)
     digest: str
-    sent: list[LayerRef]
-    reused: list[LayerRef]
-    left_out: list[LeftOut]
-    warnings: list[str]
+    sent: list[LayerRef] = dataclasses.field(repr=False)
+    reused: list[LayerRef] = dataclasses.field(repr=False)
+    left_out: list[LeftOut] = dataclasses.field(repr=False)
+    warnings: list[str] = dataclasses.field(repr=False)
     #: Whether the bundle itself is new in the store.
     new: bool
     #: Seconds that it took.

@@ -71,6 +71,7 @@ def plan_environment(
             collector.add_loose_scripts(found, site)
     collector.add_sources(sources)
     return EnvironmentPlan(
+        prefix=os.fsdecode(found.path),
         ref=_reference(found, collector),
         distributions=collector.distributions,
         layers=collector.all_layers(),

@@ -15,7 +15,8 @@ from j2c_lab.pack.plan import PlannedFile
 _CODE = (b".py", b".ipynb", b".yaml", b".yml", b".json", b".toml")
 _LARGEST = 1 << 20
 _LONGEST = 300
-_QUOTED = re.compile(rb"""(["'])([^"'\n\\]{1,%d})\1""" % _LONGEST)
+# Looks ahead, so that each quote may begin a text: which ones do is known to a parser only.
+_QUOTED = re.compile(rb"""(?=(["'])([^"'\n\\]{1,%d})\1)""" % _LONGEST)
 #: What follows a colon, a dash or an equals sign up to the line's end, in YAML.
 _PLAIN = re.compile(rb"(?m)(?:^|[:\-=])[ \t]+([^\s\"'#][^\n#\"']{0,%d}?)[ \t]*(?:#.*)?$" % _LONGEST)
 
