@@ -45,6 +45,7 @@ def main() -> int:
         report.remember(results, name, rows, where)
         for row in rows:
             say(f"  {row.case}: {row.measured}, at most {row.target}; {row.figures}")
+    space.empty_trash()
     if not options.dry_run:
         report.write(results, PAGE)
     if failed:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.harness import Command
-from benchmarks.workspace import Workspace, remove
+from benchmarks.workspace import Workspace, discard
 from j2c_lab.formats.run import EntryPoint, Run, new_run_id
 from j2c_lab.store import layout
 from j2c_lab.store.opener import open_store
@@ -41,8 +41,8 @@ class Lab:
 
     def forget(self) -> None:
         """Empty the store and the caches: the next pack is the first."""
-        remove(self.store)
-        remove(self.home)
+        discard(self.store)
+        discard(self.home)
         self.home.mkdir(parents=True)
 
     def pack(self, project: Path, venv: Path | None, name: str = "j2c") -> Command:
@@ -71,7 +71,7 @@ class Lab:
 
 def unpack(run_url: str, workdir: Path, cache: Path, name: str = "j2c") -> Command:
     """`j2c unpack`, the whole of it: the run's own process included, which does nothing."""
-    argv = [J2C, "unpack", run_url, "--workdir", workdir, "--cache", cache]
+    argv: list[str | Path] = [J2C, "unpack", run_url, "--workdir", workdir, "--cache", cache]
     return Command(name=name, argv=argv)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import ours, peers
 from benchmarks.harness import Case, Command, Row, megabytes, paired, ratio_row
-from benchmarks.workspace import Workspace
+from benchmarks.workspace import Workspace, discard
 
 
 def run(space: Workspace, repeats: int) -> list[Row]:
@@ -13,7 +13,11 @@ def run(space: Workspace, repeats: int) -> list[Row]:
     pack = lab.pack(space.project, space.venv)
     pack = Command(name="j2c pack", argv=pack.argv, env=pack.env, before=lab.forget)
     archive = space.fresh("peer.tar.zst")
-    tar = Command(name="tar | zstd", argv=peers.tar_zstd(space, archive))
+
+    def clean() -> None:
+        discard(archive)
+
+    tar = Command(name="tar | zstd", argv=peers.tar_zstd(space, archive), before=clean)
     against_tar = paired(pack, tar, repeats)
     layers = [path.stat().st_size for path in lab.store.rglob("*.tar.zst")]
     sizes = (
@@ -29,8 +33,6 @@ def run(space: Workspace, repeats: int) -> list[Row]:
     size = f"venv-pack {megabytes(packed.stat().st_size)}, without the project"
     rows.append(ratio_row("cold pack", "venv-pack", 0.15, against_venv_pack, size))
     lab.forget()
-    packed.unlink()
-    archive.unlink()
     return rows
 
 

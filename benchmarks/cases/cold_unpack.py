@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import ours, peers
 from benchmarks.harness import Case, Command, Row, paired, ratio_row
-from benchmarks.workspace import Workspace, remove
+from benchmarks.workspace import Workspace, discard
 
 
 def run(space: Workspace, repeats: int) -> list[Row]:
@@ -16,7 +16,7 @@ def run(space: Workspace, repeats: int) -> list[Row]:
 
     def clean() -> None:
         for path in (workdir, cache, target):
-            remove(path)
+            discard(path)
         for path in (workdir, cache, target):
             path.mkdir()
 

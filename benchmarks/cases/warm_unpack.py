@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import ours, peers
 from benchmarks.harness import Case, Command, Row, paired, ratio_row, timed
-from benchmarks.workspace import Workspace, remove
+from benchmarks.workspace import Workspace, discard
 
 
 def run(space: Workspace, repeats: int) -> list[Row]:
@@ -15,8 +15,8 @@ def run(space: Workspace, repeats: int) -> list[Row]:
     target = space.fresh("warm-peer")
 
     def clean() -> None:
-        remove(workdir)
-        remove(target)
+        discard(workdir)
+        discard(target)
         workdir.mkdir()
 
     unpack = ours.unpack(lab.run(bundle), workdir, cache)
@@ -25,7 +25,7 @@ def run(space: Workspace, repeats: int) -> list[Row]:
     uv = Command(name="uv", argv=peers.uv_install(space, target), env=space.uv_env(), before=clean)
     pairs = paired(unpack, uv, repeats)
     clean()
-    remove(cache)
+    discard(cache)
     lab.forget()
     return [ratio_row("unpack on a node that has the layers", "uv pip install", 0.5, pairs)]
 
