@@ -141,13 +141,19 @@ def manifest_of(plan: EnvironmentPlan) -> Manifest:
         Distribution(name=d.name, version=d.version, layer=digest_of(d.layer))
         for d in plan.distributions
     ]
-    ref = dataclasses.replace(plan.ref, distributions=found)
+    held = [d for d in found if plan.held.get(d.name) == d.layer]
+    ref = dataclasses.replace(
+        plan.ref, distributions=[d for d in found if d not in held], base_distributions=held
+    )
     return Manifest(project="test", layers=[], environment=ref, left_out=plan.left_out)
 
 
 def place_layers(plan: EnvironmentPlan, manifest: Manifest, root: Path) -> None:
     """Put every planned file where the unpacker would, read-only as in a shared node cache."""
+    held = {f"{d.name} {d.version}" for d in manifest.environment.base_distributions}
     for layer in plan.layers:
+        if layer.name in held:
+            continue
         for file in layer.files:
             place = layer.place
             top, _, rest = os.fsdecode(file.path).partition("/")

@@ -90,18 +90,30 @@ def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = 
     distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
     loose = _divide(walk(path, _SITE), owners)
     directories = [prefix + b"/bin"] if bin_directories is None else bin_directories
-    owned_scripts = set()
-    for owner, relative in owners.outside:
-        top, _, rest = relative.partition(b"/")
-        if top == b"bin":
-            owned_scripts.add(rest)
-            _add_script(owner, prefix + b"/" + relative, rest, directories)
-        elif file := planned_file(prefix + b"/" + relative, b"prefix/" + relative):
-            owner.files.append(file)
-    for owner in owners.with_record:
-        owner.files.append(_new_record(owner, path, prefix))
+    owned_scripts = _add_outside(owners, path, prefix, directories)
     tops = {name: owners.files.get(name, (None, b""))[0] for name in _names(path)}
-    return Site(path, distributions, loose, frozenset(owned_scripts), tops)
+    return Site(path, distributions, loose, owned_scripts, tops)
+
+
+def read_distribution(
+    path: bytes, prefix: bytes, info: bytes, bin_directories: list[bytes]
+) -> Installed:
+    """Return the one distribution `info` of a directory of packages, nothing else read.
+
+    Parameters are those of `read_site`. A file that two distributions claim is in both of their
+    results here, where `read_site` gives it to the first.
+    """
+    owners = _Owners()
+    owner = _read_info(path, prefix, info, owners)
+    found: list[PlannedFile] = []
+    for top in {name.partition(b"/")[0] for name in owners.files} | set(owners.tops):
+        if os.path.isdir(path + b"/" + top):
+            found.extend(walk(path + b"/" + top, _SITE + b"/" + top))
+        elif file := planned_file(path + b"/" + top, _SITE + b"/" + top):
+            found.append(file)
+    _divide(found, owners)
+    _add_outside(owners, path, prefix, bin_directories)
+    return owner
 
 
 def info_names(path: bytes) -> list[bytes]:
@@ -218,6 +230,22 @@ def _claim_outside(
         owners.files.setdefault(absolute[len(path) + 1 :], (owner, b""))
     else:
         owners.outside.append((owner, relative))
+
+
+def _add_outside(
+    owners: _Owners, path: bytes, prefix: bytes, directories: list[bytes]
+) -> frozenset[bytes]:
+    scripts = set()
+    for owner, relative in owners.outside:
+        top, _, rest = relative.partition(b"/")
+        if top == b"bin":
+            scripts.add(rest)
+            _add_script(owner, prefix + b"/" + relative, rest, directories)
+        elif file := planned_file(prefix + b"/" + relative, b"prefix/" + relative):
+            owner.files.append(file)
+    for owner in owners.with_record:
+        owner.files.append(_new_record(owner, path, prefix))
+    return frozenset(scripts)
 
 
 def _divide(found: list[PlannedFile], owners: _Owners) -> list[PlannedFile]:

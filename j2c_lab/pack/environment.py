@@ -19,6 +19,7 @@ from j2c_lab.formats.manifest import (
 from j2c_lab.installed.distributions import Installed, Site, read_site, script_file
 from j2c_lab.installed.interpreter import own
 from j2c_lab.installed.prefix import Prefix, read_prefix
+from j2c_lab.pack.base_image import held_by_local_base
 from j2c_lab.pack.editable import linked_distributions, repoint
 from j2c_lab.pack.plan import (
     EnvironmentPlan,
@@ -70,14 +71,16 @@ def plan_environment(
         if place == ENVIRONMENT:
             collector.add_loose_scripts(found, site)
     collector.add_sources(sources)
+    held = _held(found, collector, base, report)
     return EnvironmentPlan(
         prefix=os.fsdecode(found.path),
         ref=_reference(found, collector),
         distributions=collector.distributions,
         layers=collector.all_layers(),
-        held={},
+        held=held,
         left_out=collector.left_out,
         warnings=collector.warnings,
+        base="" if base is None else base.digest(),
     )
 
 
@@ -107,6 +110,19 @@ def _sources(prefix: Prefix, sites: list[bytes], project_root: str | None) -> So
         [site for python in pythons for site in python.site_packages],
         [python.base_prefix for python in pythons],
     )
+
+
+def _held(
+    prefix: Prefix, collector: _Collector, base: Inventory | None, report: Report | None
+) -> dict[str, str]:
+    wanted = {d.name: d.version for d in collector.distributions if d.layer.place == ENVIRONMENT}
+    if base is None:
+        return held_by_local_base(wanted.items(), prefix.base, not_in=prefix.path, report=report)
+    if (base.python, base.implementation) != (prefix.base.python, prefix.base.implementation):
+        return {}
+    return {
+        d.name: d.layer for d in base.distributions if d.layer and wanted.get(d.name) == d.version
+    }
 
 
 class _Collector:

@@ -16,6 +16,7 @@ from j2c_lab.errors import EnvironmentNotSupportedError, UnpackError
 from j2c_lab.formats.manifest import ENVIRONMENT, USER, EnvironmentRef, Manifest
 from j2c_lab.installed.interpreter import Interpreter, ask, own
 from j2c_lab.installed.scripts import entry_script, with_place
+from j2c_lab.unpack.base_links import link_base_distributions
 from j2c_lab.unpack.places import directory, site_packages
 from j2c_lab.unpack.replace import write_file, write_link
 from j2c_lab.unpack.rewrites import apply_rewrites
@@ -70,6 +71,7 @@ def make_environment(
     base = find_python(manifest.environment, python)
     env = os.path.join(root, "env")
     executable = _make_venv(manifest, env, base)
+    link_base_distributions(manifest, root, base)
     apply_rewrites(manifest, root, base.site_packages)
     _make_scripts(manifest, root, executable)
     return InstalledEnvironment(Path(executable), _variables(root, env))
