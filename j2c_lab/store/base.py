@@ -74,7 +74,10 @@ class Store(Protocol):
         ...
 
     async def list_names(self, prefix: str) -> list[str]:
-        """Return the sorted next components below `prefix`, which ends with `/`."""
+        """Return the sorted next components below `prefix`, which ends with `/`.
+
+        Some servers name a component for a while after everything below it was deleted.
+        """
         ...
 
     async def delete(self, keys: Iterable[str]) -> None:

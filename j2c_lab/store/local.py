@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -93,6 +94,8 @@ class LocalStore:
                 continue
             except OSError as error:
                 raise _store_error(error) from error
+            if not stat.S_ISREG(info.st_mode):
+                continue
             found[key] = ObjectInfo(key, info.st_size, info.st_mtime)
         return found
 
@@ -143,7 +146,7 @@ class LocalStore:
     def _opened(self, key: str) -> BinaryIO:
         try:
             return open(self._path(key), "rb")
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise NotFoundError(f"the store has no {key}") from None
         except OSError as error:
             raise _store_error(error) from error

@@ -11,7 +11,7 @@ from j2c_lab.store.base import Store
 
 
 def open_store(url: str) -> Store:
-    """Open the store at `file:///directory` or at a plain path.
+    """Open the store at `file:///directory`, at a plain path, or at `s3://bucket/prefix`.
 
     Raises
     ------
@@ -24,4 +24,12 @@ def open_store(url: str) -> Store:
 
         path = unquote(urlsplit(url).path) if scheme else os.path.expanduser(url)
         return LocalStore(Path(path))
-    raise UsageError(f"{url!r} is no store this j2c can open", "give a directory or a file:// URL")
+    if scheme == "s3":
+        # Imports no S3 client yet: that takes most of a second, and waits for the first request.
+        from j2c_lab.store.s3 import S3Store
+
+        return S3Store(url)
+    raise UsageError(
+        f"{url!r} is no store this j2c can open",
+        "give a directory, a file:// URL or s3://bucket/prefix",
+    )
