@@ -142,6 +142,20 @@ async def preview(
     return pack.result(manifest, digest, new=False, started=started)
 
 
+def staging_directory(store: Store) -> str:
+    """Return the directory for layers that are being made, freed of what killed packs left."""
+    directory = store.staging()
+    path = os.path.join(cache_directory(), "staging") if directory is None else str(directory)
+    os.makedirs(path, exist_ok=True)
+    limit = time.time() - _STALE
+    with os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.startswith(_STAGED) and entry.stat().st_mtime < limit:
+                    os.unlink(entry.path)
+    return path
+
+
 @dataclasses.dataclass
 class _Item:
     """A layer on its way."""
@@ -259,7 +273,7 @@ class _Pack:
         from j2c_lab.pack.pool import run_all
 
         todo.sort(key=lambda item: -item.unpacked_size)
-        staging = self._staging()
+        staging = staging_directory(self._store)
         meter = self._meter("packing", todo, [item.unpacked_size for item in todo])
         total = sum(item.unpacked_size for item in todo)
         async with self._workers(len(todo), total, meter) as workers:
@@ -357,22 +371,6 @@ class _Pack:
     def _meter(self, what: str, items: list[_Item], sizes: list[int]) -> Meter:
         files = sum(len(item.plan.files) for item in items)
         return Meter(self._report, sum(sizes), files, what)
-
-    def _staging(self) -> str:
-        """Return the directory for layers that are being made, freed of what others left."""
-        directory = self._store.staging()
-        path = os.path.join(cache_directory(), "staging") if directory is None else str(directory)
-        os.makedirs(path, exist_ok=True)
-        limit = time.time() - _STALE
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.name.startswith(_STAGED):
-                    try:
-                        if entry.stat().st_mtime < limit:
-                            os.unlink(entry.path)
-                    except OSError:
-                        continue
-        return path
 
     def save_caches(self) -> None:
         """Write what was learned, for the next pack."""
