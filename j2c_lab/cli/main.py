@@ -1,0 +1,126 @@
+"""Parses the command line, runs the verb, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from j2c_lab.errors import J2CError, UsageError
+
+_DESCRIPTION = """\
+Move a running experiment to the compute cluster: send only what it lacks, start it, follow it,
+and bring the results back."""
+
+_EPILOG = """\
+RUN is a run's id, the beginning or end of one, its name, or `last`.
+
+  j2c submit train.py --gpus 2 -- --lr 3e-4     pack, send, start, follow to the end
+  j2c submit -m package.train --detach          start only; j2c logs -f last comes back
+  j2c fetch last -o results                     bring the outputs
+
+Settings: options, then [tool.j2c] in pyproject.toml, then J2C_STORE and the like, then c.J2C in
+the Jupyter config. Exit code: 0; the run's own where it is followed (128 + signal); 2 for wrong
+usage; 125 when j2c itself could not do it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["unpack"]:
+        # The cluster's command must start fast: nothing of the other verbs is loaded.
+        from j2c_lab.unpack.main import main as unpack
+
+        return int(unpack(arguments[1:]) or 0)
+    own, rest = _split(arguments)
+    json_wanted = "--json" in own
+    try:
+        namespace = make_parser().parse_args(own)
+        if rest is not None and namespace.verb != "submit":
+            raise UsageError(f"j2c {namespace.verb} takes nothing after --")
+        namespace.args = rest or []
+        run: Callable[[argparse.Namespace], int] = namespace.run
+        return run(namespace)
+    except J2CError as error:
+        if "--debug" in own:
+            raise
+        return _report(error, json_wanted)
+    except BrokenPipeError:
+        return _closed_pipe()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if "--debug" in own:
+            raise
+        internal = J2CError(
+            f"j2c failed: {type(error).__name__}: {error}",
+            "this is a bug: repeat the command with --debug and report what it shows",
+        )
+        return _report(internal, json_wanted)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command."""
+    from j2c_lab.cli import cluster_verbs, pack_verbs, run_verbs, submit_verb
+
+    parser = _Parser(
+        prog="j2c",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
+    verbs = parser.add_subparsers(
+        title="verbs", dest="verb", metavar="VERB", required=True, parser_class=_Parser
+    )
+    submit_verb.add(verbs)
+    run_verbs.add(verbs)
+    pack_verbs.add(verbs)
+    cluster_verbs.add(verbs)
+    return parser
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """Split at the first `--`: what follows is the run's own, byte for byte."""
+    if "--" not in arguments:
+        return arguments, None
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _report(error: J2CError, json_wanted: bool) -> int:
+    from j2c_lab.cli.output import open_output
+
+    try:
+        open_output(json_wanted).error(error)
+    except BrokenPipeError:
+        return _closed_pipe()
+    return error.exit_code
+
+
+def _closed_pipe() -> int:
+    # What is still buffered has no reader; without this the interpreter would complain at exit.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    return 141
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if "unrecognized arguments" in message and self.prog.endswith(" submit"):
+            raise UsageError(message, "put the script's own arguments after --")
+        raise UsageError(message, f"{self.prog} --help shows what there is")
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"j2c-lab {version('j2c-lab')}")
+        parser.exit()

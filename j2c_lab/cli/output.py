@@ -1,0 +1,233 @@
+"""How the command shows things: JSON lines, plain lines, or live progress on a terminal.
+
+Standard output carries results only: the run's log byte for byte, documents, or JSON. All else
+goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from j2c_lab.cli.text import count, duration, size
+from j2c_lab.errors import J2CError
+from j2c_lab.formats.journal import EVENT, GAP, LOG, STDERR, JournalRecord
+
+
+def open_output(json_wanted: bool) -> Output:
+    """Return the output for this call: JSON if wanted, live on a terminal, else plain."""
+    if json_wanted:
+        return JsonOutput()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from j2c_lab.cli.live import LiveOutput
+
+        return LiveOutput()
+    return Output()
+
+
+class Output:
+    """Plain lines."""
+
+    #: Whether documents are wanted as JSON.
+    json = False
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show one event of docs/events.md; those that say nothing to a reader are passed over."""
+        show = getattr(self, f"_on_{event['event']}", None)
+        if show is not None:
+            show(event)
+
+    def log(self, attempt: int, rank: int, record: JournalRecord) -> None:
+        """Show a journal record; log bytes go out exactly as they are."""
+        if record.kind == LOG:
+            stream = sys.stderr if record.stream == STDERR else sys.stdout
+            stream.flush()
+            stream.buffer.write(record.payload)
+            stream.buffer.flush()
+        elif record.kind == GAP:
+            self.say(f"[{size(record.event().get('bytes', 0))} of the log were lost here]")
+        elif record.kind == EVENT and record.event().get("event") == "warning":
+            self.event(record.event())
+
+    def document(self, document: dict[str, Any]) -> None:
+        """Print a document; plain output is made by the verb itself."""
+        self.print(json.dumps(document, ensure_ascii=False))
+
+    def print(self, text: str) -> None:
+        """Print a result."""
+        print(text, flush=True)
+
+    def say(self, text: str) -> None:
+        """Tell what is going on."""
+        print(f"j2c: {text}", file=sys.stderr, flush=True)
+
+    def error(self, error: J2CError) -> None:
+        """Show an error as one line, and its details below."""
+        self.say(str(error))
+        for detail in error.details:
+            print(f"  {detail}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+    def _on_run(self, event: dict[str, Any]) -> None:
+        again = " (goes on from where it was interrupted)" if event["adopted"] else ""
+        self.say(f"run {event['run']} {event['name']}{again}")
+
+    def _on_packed(self, event: dict[str, Any]) -> None:
+        sent, reused = event["sent"], event["reused"]
+        parts = [f"sent {count(sent['layers'], 'layer')} ({size(sent['bytes'])})"]
+        if reused["layers"]:
+            parts.append(f"reused {reused['layers']} ({size(reused['bytes'])})")
+        if event["left_out"]:
+            parts.append(f"left out {event['left_out']}")
+        self.say(f"packed in {duration(event['seconds'])}: {', '.join(parts)}")
+
+    def _on_warning(self, event: dict[str, Any]) -> None:
+        remedy = event.get("remedy")
+        self.say(f"warning: {event['message']}" + (f"; {remedy}" if remedy else ""))
+
+    def _on_submitted(self, event: dict[str, Any]) -> None:
+        self.say(f"submitted to {event['scheduler']}")
+
+    def _on_state(self, event: dict[str, Any]) -> None:
+        if event["state"] in ("queued", "unknown") and event["reason"]:
+            self.say(f"{event['state']}: {event['reason']}")
+
+    def _on_result(self, event: dict[str, Any]) -> None:
+        took = "" if event["duration"] is None else f" after {duration(event['duration'])}"
+        why = f": {event['reason']}" if event["reason"] else ""
+        outputs = event["outputs"]
+        where = f"; j2c fetch {event['run']} brings {count(outputs, 'output')}" if outputs else ""
+        self.say(f"{event['state']}{took}{why}{where}")
+
+    def _on_detached(self, event: dict[str, Any]) -> None:
+        self.say(f"detached from run {event['run']}, which goes on; {event['remedy']}")
+
+    def _on_cancelling(self, event: dict[str, Any]) -> None:
+        self.say(f"cancelling run {event['run']}")
+
+    def _on_fetched(self, event: dict[str, Any]) -> None:
+        there = f", {event['skipped']} were there" if event["skipped"] else ""
+        self.say(
+            f"fetched {count(event['files'], 'file')} ({size(event['bytes'])}{there})"
+            f" into {event['directory']}"
+        )
+
+
+class JsonOutput(Output):
+    """One JSON object a line."""
+
+    json = True
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[int, int, str], Utf8Joiner] = {}
+
+    def event(self, event: dict[str, Any]) -> None:
+        self.document(event)
+
+    def log(self, attempt: int, rank: int, record: JournalRecord) -> None:
+        head = {"n": record.number, "attempt": attempt, "rank": rank, "time": record.time}
+        if record.kind == LOG:
+            joiner = self._texts.setdefault((attempt, rank, record.stream), Utf8Joiner())
+            joiner.number = record.number
+            self.document(
+                {
+                    "event": "log",
+                    **head,
+                    "stream": record.stream,
+                    **joiner.feed(record.payload, record.at),
+                }
+            )
+        elif record.kind in (EVENT, GAP):
+            self.document({"event": "gap", **record.event(), **head, **_at(record)})
+
+    def prime(self, attempt: int, rank: int, record: JournalRecord) -> None:
+        """Take a record that was shown before, for the half of a character at its end."""
+        if record.kind == LOG:
+            joiner = self._texts.setdefault((attempt, rank, record.stream), Utf8Joiner())
+            joiner.feed(record.payload, record.at)
+
+    def document(self, document: dict[str, Any]) -> None:
+        # Escaped: a lone surrogate in a file's name is no UTF-8, and must not end the output.
+        sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        pass
+
+    def error(self, error: J2CError) -> None:
+        self.document(
+            {
+                "event": "error",
+                "code": error.code,
+                "message": error.message,
+                "remedy": error.remedy,
+                "details": error.details,
+                "exit_code": error.exit_code,
+            }
+        )
+
+    def close(self) -> None:
+        for (attempt, rank, stream), joiner in self._texts.items():
+            if joiner.rest:
+                self.document(
+                    {
+                        "event": "log",
+                        "n": joiner.number,
+                        "attempt": attempt,
+                        "rank": rank,
+                        "stream": stream,
+                        **joiner.end(),
+                    }
+                )
+
+
+class Utf8Joiner:
+    """Makes text of chunks whose borders may lie inside a character."""
+
+    def __init__(self) -> None:
+        #: The beginning of a character whose end has not come yet: at most three bytes.
+        self.rest = b""
+        self._at = 0
+        #: Number of the last record.
+        self.number = 0
+
+    def feed(self, chunk: bytes, at: int) -> dict[str, Any]:
+        """Return `text`, or `data` in base64 where it is no UTF-8, and `at` of its first byte."""
+        data = self.rest + chunk
+        at -= len(self.rest)
+        cut = len(data) - _begun(data)
+        data, self.rest = data[:cut], data[cut:]
+        self._at = at + cut
+        return {**_text_or_data(data), "at": at}
+
+    def end(self) -> dict[str, Any]:
+        """Return what is left, which never became a character."""
+        rest, self.rest = self.rest, b""
+        return {**_text_or_data(rest), "at": self._at}
+
+
+def _begun(data: bytes) -> int:
+    """Return how many bytes at the end of `data` begin a character that is not complete."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            length = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4
+            return back if byte >= 0xC2 and byte < 0xF5 and length > back else 0
+    return 0
+
+
+def _text_or_data(data: bytes) -> dict[str, Any]:
+    try:
+        return {"text": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        import base64
+
+        return {"data": base64.b64encode(data).decode("ascii")}
+
+
+def _at(record: JournalRecord) -> dict[str, Any]:
+    return {"at": record.at} if record.at >= 0 else {}

@@ -1,0 +1,94 @@
+"""From a request to its bundle. The pack room is imported here, when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from j2c_lab.errors import NotFoundError
+from j2c_lab.runs.request import Request
+from j2c_lab.store.base import Store
+
+if TYPE_CHECKING:
+    from j2c_lab.pack.bundle import PackResult
+    from j2c_lab.pack.plan import EnvironmentPlan, ProjectPlan
+
+Report = Callable[[dict[str, Any]], None]
+
+
+async def pack(request: Request, store: Store, report: Report) -> PackResult:
+    """Put what the request needs into the store; reports as `pack_bundle`, and warnings.
+
+    Raises
+    ------
+    UsageError
+        The project or the environment is not there.
+    PackError
+        They cannot be packed.
+    """
+    from j2c_lab.pack.bundle import pack_bundle
+
+    project, environment = plan(request, store, report)
+    result = await pack_bundle(project, environment, store, report)
+    for message in result.warnings:
+        report({"event": "warning", "message": message})
+    return result
+
+
+async def preview(request: Request, store: Store, report: Report) -> dict[str, Any]:
+    """Return what `pack` would send and reuse, and report what it would leave out."""
+    from j2c_lab.pack.bundle import preview as preview_bundle
+
+    project, environment = plan(request, store, report)
+    result = await preview_bundle(project, environment, store, report)
+    for message in result.warnings:
+        report({"event": "warning", "message": message})
+    for left in result.left_out:
+        report({"event": "left_out", "path": left.path, "rule": left.rule, "size": left.size})
+    return {
+        "send": {"layers": len(result.sent), "bytes": result.sent_bytes},
+        "reuse": {"layers": len(result.reused), "bytes": result.reused_bytes},
+        "layers": [
+            {"name": layer.name, "bytes": layer.packed_size, "send": layer in result.sent}
+            for layer in result.manifest.layers
+        ],
+    }
+
+
+def plan(
+    request: Request, store: Store, report: Report
+) -> tuple[ProjectPlan, EnvironmentPlan | None]:
+    """Return what of the project and of the environment is to travel."""
+    import time
+
+    from j2c_lab.pack.environment import plan_environment
+    from j2c_lab.pack.project import plan_project
+
+    report({"event": "stage", "stage": "pack", "at": time.time()})
+    # A store or an environment inside the project must not be packed with it.
+    own = [str(path) for path in [store.local_path("")] if path is not None]
+    project = plan_project(
+        request.project, exclude=request.exclude, extra_exclude_dirs=[*own, request.prefix]
+    )
+    environment = plan_environment(
+        request.prefix,
+        base=_base(request.base),
+        project_root=request.project,
+        report=report,
+    )
+    return project, environment
+
+
+def _base(file: str) -> Any:
+    if not file:
+        return None
+    from j2c_lab.formats.inventory import Inventory
+
+    try:
+        return Inventory.from_json(Path(file).read_bytes())
+    except OSError as error:
+        raise NotFoundError(
+            f"the base image's inventory {file} cannot be read: {error.strerror}",
+            "make it with j2c base -o FILE in that image",
+        ) from None

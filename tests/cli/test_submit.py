@@ -1,0 +1,100 @@
+"""`j2c submit`, the whole cycle, with the real command, the real scheduler, a real venv."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from cli_tools import Lab
+
+
+def test_a_script_runs_elsewhere_and_its_output_comes_back(lab: Lab) -> None:
+    lab.script(
+        "import os, sys\n"
+        "print('arguments', sys.argv[1:])\n"
+        "open(os.path.join(os.environ['J2C_OUTPUT_DIR'], 'model'), 'w').write('weights')\n"
+    )
+    done = lab("submit", "train.py", "--", "--lr", "3e-4 x", "")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"arguments ['--lr', '3e-4 x', '']\n"
+    assert re.search(rb"succeeded after .* j2c fetch \S+ brings 1 output", done.stderr)
+    assert lab("fetch", "last", "-o", "results").returncode == 0
+    assert (lab.project / "results/model").read_text() == "weights"
+
+
+def test_the_command_ends_as_the_run_did(lab: Lab) -> None:
+    lab.script("raise SystemExit(7)")
+    assert lab("submit", "train.py").returncode == 7
+    lab.script("import os; os.kill(os.getpid(), 9)")
+    done = lab("submit", "train.py")
+    assert done.returncode == 137, done.stderr
+
+
+def test_json_tells_every_stage_and_the_result(lab: Lab) -> None:
+    lab.script("print('hello')")
+    events = lab.events("submit", "train.py")
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "run"
+    assert kinds[-1] == "result"
+    assert [e["state"] for e in events if e["event"] == "state"][-1] == "succeeded"
+    assert "packed" in kinds and "submitted" in kinds
+    assert "".join(e["text"] for e in events if e["event"] == "log") == "hello\n"
+    assert events[-1]["exit_code"] == 0
+
+
+def test_a_cell_from_standard_input_runs_in_the_callers_place(lab: Lab) -> None:
+    (lab.project / "nb").mkdir()
+    (lab.project / "nb/data.txt").write_text("beside")
+    cell = b"print(open('data.txt').read())"
+    done = lab("submit", "-", input=cell, cwd=lab.project / "nb")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"beside\n"
+
+
+def test_a_module_runs_as_python_m_would(lab: Lab) -> None:
+    lab.script("", "package/__init__.py")
+    lab.script("import sys; print(__package__, sys.argv[1:])", "package/train.py")
+    done = lab("submit", "-m", "package.train", "--", "a")
+    assert (done.returncode, done.stdout) == (0, b"package ['a']\n"), done.stderr
+
+
+def test_a_dry_run_shows_the_job_and_writes_nothing(lab: Lab, tmp_path: Path) -> None:
+    lab.script("print('hello')")
+    done = lab("submit", "train.py", "--dry-run", "--gpus", "1")
+    assert done.returncode == 0, done.stderr
+    job = json.loads(done.stdout)
+    assert job["gpus"] == 1
+    assert "unpack" in job["command"]
+    assert b"project" in done.stderr
+    assert not lab.store.exists()
+    assert not (lab.home / ".local/state").exists()
+
+
+def test_a_detached_run_is_followed_later(lab: Lab) -> None:
+    lab.script("print('hello'); raise SystemExit(4)")
+    done = lab("submit", "train.py", "--detach")
+    assert done.returncode == 0
+    run_id = done.stdout.decode().strip()
+    later = lab("logs", "-f", run_id)
+    assert (later.returncode, later.stdout) == (4, b"hello\n")
+    assert lab("logs", "last").stdout == b"hello\n"
+    (document,) = [json.loads(line) for line in lab("list", "--json").stdout.splitlines()]
+    assert (document["id"], document["state"], document["exit_code"]) == (run_id, "failed", 4)
+
+
+def test_a_failed_run_is_resumed_as_its_next_attempt(lab: Lab) -> None:
+    lab.script("import os; print(os.environ['J2C_ATTEMPT']); raise SystemExit(5)")
+    assert lab("submit", "train.py").returncode == 5
+    done = lab("resume", "last")
+    assert (done.returncode, done.stdout) == (5, b"2\n"), done.stderr
+    assert len(list(lab.runs.iterdir())) == 1
+    assert len(lab.jobs()) == 2
+
+
+def test_resuming_a_run_that_succeeded_is_wrong_usage(lab: Lab) -> None:
+    lab.script("")
+    assert lab("submit", "train.py").returncode == 0
+    done = lab("resume", "last")
+    assert done.returncode == 2
+    assert b"nothing to resume" in done.stderr
