@@ -33,7 +33,7 @@ _URLSAFE = bytes.maketrans(b"-_", b"+/")
 _SITE = b"site-packages"
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Installed:
     """One distribution as installed."""
 
@@ -60,6 +60,12 @@ class Site:
     owned_scripts: frozenset[bytes]
     #: Names in the directory itself, each with its owner.
     top_names: dict[bytes, Installed | None]
+
+    def remove(self, distribution: Installed) -> None:
+        """Forget a distribution and all of its files."""
+        self.distributions.remove(distribution)
+        for name in [n for n, owner in self.top_names.items() if owner is distribution]:
+            del self.top_names[name]
 
 
 class _Owners:

@@ -16,11 +16,13 @@ from j2c_lab.formats.manifest import (
     Rewrite,
     Script,
 )
+from j2c_lab.formats.paths import to_text
 from j2c_lab.installed.distributions import Installed, Site, read_site, script_file
 from j2c_lab.installed.interpreter import own
 from j2c_lab.installed.prefix import Prefix, read_prefix
 from j2c_lab.pack.base_image import held_by_local_base
 from j2c_lab.pack.editable import linked_distributions, repoint
+from j2c_lab.pack.own_closure import only_for_j2c
 from j2c_lab.pack.plan import (
     EnvironmentPlan,
     LayerPlan,
@@ -28,6 +30,9 @@ from j2c_lab.pack.plan import (
     PlannedFile,
 )
 from j2c_lab.pack.sources import Sources
+
+#: virtualenv and uv put these into every venv, to keep distutils out of pip's way.
+_VENVS_MODULES = frozenset({b"site-packages/_virtualenv.py", b"site-packages/_virtualenv.pth"})
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -64,8 +69,10 @@ def plan_environment(
     sites = _read_sites(found)
     sources = _sources(found, [site.path for site, _ in sites], project_root)
     collector = _Collector()
-    for site, place in sites:
+    for site, _ in sites:
         site.distributions.extend(linked_distributions(site))
+    collector.leave_out_own(sites, project_root)
+    for site, place in sites:
         collector.rewrites.extend(repoint(site, place, sources))
         collector.add(site, place)
         if place == ENVIRONMENT:
@@ -137,6 +144,21 @@ class _Collector:
         self.sources: list[LayerPlan] = []
         #: Files that no distribution owns, by place.
         self.own: dict[str, list[PlannedFile]] = {ENVIRONMENT: [], USER: []}
+
+    def leave_out_own(self, sites: list[tuple[Site, str]], project_root: str | None) -> None:
+        """Take j2c-lab out of `sites`, with what only it needs, and the venv's own modules."""
+        names = only_for_j2c((site for site, _ in sites), project_root)
+        for site, _ in sites:
+            for one in [one for one in site.distributions if one.name in names]:
+                site.remove(one)
+                self.left_out.append(
+                    LeftOut(path=f"{one.name} {one.version}", rule="only for j2c-lab")
+                )
+            for file in [f for f in site.loose if f.path in _VENVS_MODULES]:
+                site.loose.remove(file)
+                self.left_out.append(
+                    LeftOut(path=to_text(file.path), rule="built-in: the venv's own")
+                )
 
     def add(self, site: Site, place: str) -> None:
         for installed in site.distributions:

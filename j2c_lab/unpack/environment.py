@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import j2c_lab
 from j2c_lab.errors import EnvironmentNotSupportedError, UnpackError
 from j2c_lab.formats.manifest import ENVIRONMENT, USER, EnvironmentRef, Manifest
 from j2c_lab.installed.interpreter import Interpreter, ask, own
@@ -73,6 +74,7 @@ def make_environment(
     executable = _make_venv(manifest, env, base)
     link_base_distributions(manifest, root, base)
     apply_rewrites(manifest, root, base.site_packages)
+    _show_own_packages(manifest, root, env, base)
     _make_scripts(manifest, root, executable)
     return InstalledEnvironment(Path(executable), _variables(root, env))
 
@@ -122,6 +124,20 @@ def _make_venv(manifest: Manifest, env: str, base: Interpreter) -> str:
     for name in ("python3", f"python{environment.python}"):
         write_link("python", os.path.join(env, "bin", name))
     return executable
+
+
+def _show_own_packages(manifest: Manifest, root: str, env: str, base: Interpreter) -> None:
+    """Let the run import j2c_lab (for `log_metrics`), and what a base that is a venv has."""
+    site = site_packages(manifest, env)
+    package = os.path.join(site, "j2c_lab")
+    if os.path.islink(package) or not os.path.lexists(package):
+        write_link(os.path.dirname(os.path.abspath(j2c_lab.__file__)), package)
+    if base.is_venv and manifest.environment.system_site:
+        # The venv's parent is the parent of this one too, and visible already. Packages of the
+        # user come before the base's, as they do in a Python that is no venv.
+        user = site_packages(manifest, os.path.join(root, "user"))
+        line = f"import site; [site.addsitedir(p) for p in {[user, *base.site_packages]!r}]\n"
+        write_file(os.path.join(site, "zz_j2c_base.pth"), os.fsencode(line))
 
 
 def _make_scripts(manifest: Manifest, root: str, python: str) -> None:
