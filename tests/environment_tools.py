@@ -176,8 +176,12 @@ def move(
     away: tuple[Path, ...] = (),
     project_root: Path | None = None,
     python: str | None = None,
+    keep: bool = False,
 ) -> tuple[EnvironmentPlan, InstalledEnvironment]:
-    """Pack `prefix`, unpack it in `root`, and make the original (and `away`) unreachable."""
+    """Pack `prefix`, unpack it in `root`, and make the original (and `away`) unreachable.
+
+    `keep` leaves `prefix` where it is: it is the base's own.
+    """
     plan = plan_environment(
         os.fspath(prefix), project_root=None if project_root is None else os.fspath(project_root)
     )
@@ -185,7 +189,7 @@ def move(
     place_layers(plan, manifest, root)
     if project_root is not None:
         shutil.copytree(project_root, root / "project", symlinks=True)
-    for original in (prefix, *away, *([project_root] if project_root else [])):
+    for original in (*([] if keep else [prefix]), *away, *([project_root] if project_root else [])):
         if original.exists():
             original.rename(original.with_name(original.name + ".away"))
     return plan, make_environment(manifest, os.fspath(root), python)
