@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import j2c_lab
+from j2c_lab import errors
 from j2c_lab.errors import EnvironmentNotSupportedError, UnpackError
 from j2c_lab.formats.manifest import ENVIRONMENT, USER, EnvironmentRef, Manifest
 from j2c_lab.installed.interpreter import Interpreter, ask, own
@@ -131,7 +131,7 @@ def _show_own_packages(manifest: Manifest, root: str, env: str, base: Interprete
     site = site_packages(manifest, env)
     package = os.path.join(site, "j2c_lab")
     if os.path.islink(package) or not os.path.lexists(package):
-        write_link(os.path.dirname(os.path.abspath(j2c_lab.__file__)), package)
+        write_link(os.path.dirname(os.path.abspath(errors.__file__)), package)
     if base.is_venv and manifest.environment.system_site:
         # The venv's parent is the parent of this one too, and visible already. Packages of the
         # user come before the base's, as they do in a Python that is no venv.
