@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable
 
 from j2c_lab.formats.manifest import EDITABLE, LeftOut
-from j2c_lab.formats.paths import to_text
 from j2c_lab.installed.tree import walk
-from j2c_lab.pack.plan import LayerPlan, PlannedFile
+from j2c_lab.pack.plan import LayerPlan
+from j2c_lab.pack.project import plan_project
+from j2c_lab.pack.project_rules import Rules
 
 #: Bundle path of the base image's directory of packages.
 BASE = "base:"
 
 #: Where setuptools' strict mode puts a tree of links to the source, which no project would pack.
 _LINK_TREE = "/build/__editable__."
-
-_IGNORED = frozenset(
-    {b"__pycache__", b".git", b".hg", b".svn", b".venv", b"node_modules", b".ipynb_checkpoints"}
-)
 
 
 class Sources:
@@ -74,23 +72,57 @@ class Sources:
         for site in self._base_sites:
             if (rest := _inside(real, site)) is not None:
                 return BASE + rest
+        if not os.path.exists(real):
+            return None
         in_prefix = _inside(real, self._prefix) is not None
         if self._project is not None and not in_prefix:
             rest = _inside(real, self._project)
-            if rest is not None and _LINK_TREE not in real:
+            if rest is not None and not self._stays_behind(rest):
                 return _join("project", rest)
-        if not os.path.exists(real) or self._is_of_the_image(real, in_prefix):
+        if self._is_of_the_image(real, in_prefix):
             return None
         return self._outside(real, None if root is None else os.path.realpath(root))
 
     def layers(self) -> tuple[list[LayerPlan], list[LeftOut]]:
         """Return the layers of all directories that must travel, and what of them does not."""
-        layers, left_out = [], []
+        layers: list[LayerPlan] = []
+        left_out: list[LeftOut] = []
         for root, name in self._roots.items():
-            files, omitted = _source_files(root, name)
-            layers.append(LayerPlan(f"source of {name}", EDITABLE, files))
-            left_out.extend(omitted)
+            if _LINK_TREE in root:
+                files = walk(os.fsencode(root), b"editable/" + os.fsencode(name))
+                layers.append(LayerPlan(f"source of {name}", EDITABLE, files))
+                continue
+            plan = plan_project(root, extra_exclude_dirs=[self._prefix])
+            layers.extend(_renamed(layer, name) for layer in plan.layers)
+            left_out.extend(
+                dataclasses.replace(one, path=f"editable/{name}/{one.path}")
+                for one in plan.left_out
+            )
+            left_out.extend(
+                LeftOut(path=f"editable/{name}/" + one.path.partition("/")[2], rule="dangling link")
+                for one in plan.dangling
+            )
         return layers, left_out
+
+    def _stays_behind(self, rest: str) -> bool:
+        """Whether the project's rules leave out what lies at `rest` in it."""
+        if self._project is None or not rest:
+            return False
+        top = os.fsencode(self._project)
+        rules = Rules(top, (), ())
+        above, path, directory = rules.at_top(), b"", top
+        for name in os.fsencode(rest).split(b"/"):
+            above = rules.below(above, directory, path, set(os.listdir(directory)))
+            directory += b"/" + name
+            is_directory = os.path.isdir(directory)
+            if rules.left_out(above, path + name, name, is_directory, directory) is not None:
+                return True
+            if os.path.exists(directory + b"/pyvenv.cfg"):
+                return True
+            if not is_directory:
+                break
+            path += name + b"/"
+        return False
 
     def _is_of_the_image(self, real: str, in_prefix: bool) -> bool:
         return not in_prefix and any(
@@ -132,13 +164,11 @@ class Sources:
         return unique
 
 
-def _source_files(root: str, name: str) -> tuple[list[PlannedFile], list[LeftOut]]:
-    found = walk(os.fsencode(root), b"editable/" + os.fsencode(name), _IGNORED)
-    return found, [
-        LeftOut(path=to_text(os.fsencode(f"editable/{name}/{entry}")), rule=f"built-in: {entry}")
-        for entry in sorted(os.listdir(root))
-        if os.fsencode(entry) in _IGNORED and entry != "__pycache__"
-    ]
+def _renamed(layer: LayerPlan, name: str) -> LayerPlan:
+    top = b"editable/" + os.fsencode(name)
+    files = [file._replace(path=top + file.path[len(b"project") :]) for file in layer.files]
+    what = layer.name.removeprefix("project").strip(", ")
+    return LayerPlan(f"source of {name}" + (f", {what}" if what else ""), EDITABLE, files)
 
 
 def _inside(path: str, root: str) -> str | None:

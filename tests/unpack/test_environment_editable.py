@@ -201,3 +201,35 @@ def test_wheel_made_nspkg_pth_and_namespaces_work(tmp_path: Path) -> None:
 
     code = "import shared.alpha, shared.beta, old.alpha, old.beta"
     assert run_in(environment, "python", "-c", code) == "alpha\nbeta"
+
+
+def test_a_source_that_the_project_ignores_travels_by_itself(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    make_project(project / "vendor" / "one", "hatchling")
+    (project / ".gitignore").write_text("/vendor\n")
+    (project / "vendor" / "one" / ".gitignore").write_text("*.log\n")
+    (project / "vendor" / "one" / "big.log").write_text("")
+    venv = make_venv(tmp_path / "venv")
+    install(venv, "-e", project / "vendor" / "one")
+    root = tmp_path / "root"
+
+    plan, environment = move(venv, root, project_root=project)
+
+    check(environment, root / "editable" / "one")
+    assert not (root / "editable" / "one" / "big.log").exists()
+    assert ("editable/one/big.log", ".gitignore:1: *.log") in [
+        (left.path, left.rule) for left in plan.left_out
+    ]
+
+
+def test_an_editable_install_from_a_clone_inside_the_venv_works(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    venv = project / ".venv"
+    project.mkdir()
+    make_venv(venv)
+    source = make_project(venv / "src" / "one", "setuptools-src")
+    install(venv, "-e", source)
+
+    _, environment = move(venv, tmp_path / "root", project_root=project)
+
+    check(environment, tmp_path / "root" / "editable" / "one")
