@@ -109,7 +109,7 @@ class _Extraction:
 
     def _write(self, header: _Header, stream: PlainStream) -> Entry:
         path, kind = header.path, header.kind
-        place = self._place(path)
+        place = self._place(path, kind)
         if kind == tar.TYPE_FILE:
             self.bytes_left -= header.size
             if self.bytes_left < 0:
@@ -129,11 +129,12 @@ class _Extraction:
         self._make_directory(place)
         return Entry(path, DIRECTORY, False, 0, b"")
 
-    def _place(self, path: bytes) -> bytes:
+    def _place(self, path: bytes, kind: bytes) -> bytes:
         check_entry_path(path)
         top, slash, rest = path.partition(b"/")
         directory = self.directories.get(top)
-        if directory is None:
+        # A place itself may only be said to be there, as an empty directory.
+        if directory is None or not (rest or kind == tar.TYPE_DIRECTORY):
             raise UnsafePathError(f"{show(path)} is no place that this layer may write to")
         return directory + slash + rest
 
