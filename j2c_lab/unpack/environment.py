@@ -136,7 +136,9 @@ def _show_own_packages(manifest: Manifest, root: str, env: str, base: Interprete
         # The venv's parent is the parent of this one too, and visible already. Packages of the
         # user come before the base's, as they do in a Python that is no venv.
         user = site_packages(manifest, os.path.join(root, "user"))
-        line = f"import site; [site.addsitedir(p) for p in {[user, *base.site_packages]!r}]\n"
+        # No comprehension: in a `.pth` line it would not see the name `site`.
+        calls = "; ".join(f"site.addsitedir({path!r})" for path in [user, *base.site_packages])
+        line = f"import site; {calls}\n"
         write_file(os.path.join(site, "zz_j2c_base.pth"), os.fsencode(line))
 
 
