@@ -309,9 +309,10 @@ def test_non_root_user_with_nothing_but_a_store_and_tmp(prepare: Prepare) -> Non
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     other = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
-    probe = subprocess.run([sys.executable, "-c", "import j2c_lab"], capture_output=True, **other)
-    if probe.returncode:
-        pytest.skip(f"another user cannot run this Python: {probe.stderr.decode()[-200:]}")
+    try:
+        subprocess.run([sys.executable, "-c", "import j2c_lab"], check=True, **other)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"another user cannot run this Python: {error}")
     unpack = prepare("import os; print(os.getuid())")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
