@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from j2c_lab.pack.bundle import PackResult, pack_bundle
 from j2c_lab.pack.plan import ProjectPlan
 from j2c_lab.pack.project import plan_project
 from j2c_lab.store import layout
+from j2c_lab.store.base import ObjectInfo, Progress
 from j2c_lab.store.local import LocalStore
 
 _watchers: list[list[bytes]] = []
@@ -85,6 +86,61 @@ def extract(result: PackResult, store: LocalStore, target: Path) -> None:
             # Layers have no end-of-archive blocks; tar says so and is content.
             subprocess.run(command, check=True, capture_output=True)
         assert layer_digest(entries_of(alone)) == layer.digest
+
+
+class CountingStore(LocalStore):
+    """A store that notes what it is asked and given."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        #: The keys of each call.
+        self.asked: list[list[str]] = []
+        self.given: list[str] = []
+
+    async def stat(self, keys: Iterable[str]) -> dict[str, ObjectInfo]:
+        self.asked.append(list(keys))
+        return await super().stat(self.asked[-1])
+
+    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+        self.given.append(key)
+        return await super().put(key, data, if_absent=if_absent)
+
+    async def put_file(
+        self,
+        key: str,
+        path: Path,
+        *,
+        if_absent: bool = False,
+        consume: bool = False,
+        progress: Progress | None = None,
+    ) -> bool:
+        self.given.append(key)
+        return await super().put_file(
+            key, path, if_absent=if_absent, consume=consume, progress=progress
+        )
+
+
+class FarStore(CountingStore):
+    """A store that is reached over a network: it takes time, and has no directory here."""
+
+    #: Uploads at the same time, now and at most; layers that were finished but not yet sent.
+    uploading = 0
+    most_uploading = 0
+
+    def staging(self) -> Path | None:
+        return None
+
+    def local_path(self, key: str) -> Path | None:
+        return None
+
+    async def put_file(self, key: str, path: Path, **options: Any) -> bool:
+        self.uploading += 1
+        self.most_uploading = max(self.most_uploading, self.uploading)
+        try:
+            await asyncio.sleep(0.01)
+            return await super().put_file(key, path, **options)
+        finally:
+            self.uploading -= 1
 
 
 def entries_of(root: Path) -> list[Entry]:
