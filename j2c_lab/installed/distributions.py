@@ -14,7 +14,6 @@ which tool, and where:
 
 from __future__ import annotations
 
-import binascii
 import dataclasses
 import os
 import posixpath
@@ -29,8 +28,7 @@ INSTALLERS_NOTES = frozenset(
     {b"INSTALLER", b"REQUESTED", b"direct_url.json", b"uv_cache.json", b"uv_build.json"}
 )
 
-_URLSAFE = bytes.maketrans(b"-_", b"+/")
-_SITE = b"site-packages"
+_SITE = b"site-packages/"
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -72,8 +70,8 @@ class _Owners:
     """Who owns which path, filled from RECORD and what stands in for it."""
 
     def __init__(self) -> None:
-        #: From a path within the directory of packages to owner and base64 SHA-256.
-        self.files: dict[bytes, tuple[Installed, bytes]] = {}
+        #: From a file's place in the bundle to its owner's files and its SHA-256, as in RECORD.
+        self.claims: dict[bytes, tuple[list[PlannedFile], bytes]] = {}
         #: From a first component to the owner of all below that nobody else owns.
         self.tops: dict[bytes, Installed] = {}
         #: Paths relative to the prefix, of files outside the directory of packages.
@@ -94,10 +92,14 @@ def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = 
     """
     owners = _Owners()
     distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
-    loose = _divide(walk(path, _SITE), owners)
+    loose = _divide(walk(path, _SITE[:-1], owners.claims), owners)
     directories = [prefix + b"/bin"] if bin_directories is None else bin_directories
     owned_scripts = _add_outside(owners, path, prefix, directories)
-    tops = {name: owners.files.get(name, (None, b""))[0] for name in _names(path)}
+    by_files = {id(one.files): one for one in distributions}
+    tops = {}
+    for name in _names(path):
+        claim = owners.claims.get(_SITE + name)
+        tops[name] = by_files.get(id(claim[0])) if claim else None
     return Site(path, distributions, loose, owned_scripts, tops)
 
 
@@ -112,10 +114,10 @@ def read_distribution(
     owners = _Owners()
     owner = _read_info(path, prefix, info, owners)
     found: list[PlannedFile] = []
-    for top in {name.partition(b"/")[0] for name in owners.files} | set(owners.tops):
+    for top in {place.split(b"/", 2)[1] for place in owners.claims} | set(owners.tops):
         if os.path.isdir(path + b"/" + top):
-            found.extend(walk(path + b"/" + top, _SITE + b"/" + top))
-        elif file := planned_file(path + b"/" + top, _SITE + b"/" + top):
+            found.extend(walk(path + b"/" + top, _SITE + top, owners.claims))
+        elif file := planned_file(path + b"/" + top, _SITE + top):
             found.append(file)
     _divide(found, owners)
     _add_outside(owners, path, prefix, bin_directories)
@@ -183,12 +185,14 @@ def _read_info(path: bytes, prefix: bytes, info: bytes, owners: _Owners) -> Inst
     directory = path + b"/" + info
     owner = Installed(name, version, info)
     if not os.path.isdir(directory):  # distutils wrote one file
-        owners.files.setdefault(info, (owner, b""))
+        owners.claims.setdefault(_SITE + info, (owner.files, b""))
         return owner
     names = os.listdir(directory)
     owner.notes = frozenset(names)
     if b"entry_points.txt" in owner.notes:
         owner.scripts = parse_entry_scripts(read_file(directory + b"/entry_points.txt") or b"")
+    for note in (b"RECORD", *INSTALLERS_NOTES):
+        owners.claims[_SITE + info + b"/" + note] = ([], b"")  # a list that nobody looks at
     record = read_file(directory + b"/RECORD") if b"RECORD" in owner.notes else None
     if record is not None:
         owners.with_record.append(owner)
@@ -206,8 +210,13 @@ def _read_info(path: bytes, prefix: bytes, info: bytes, owners: _Owners) -> Inst
 
 
 def _claim(owner: Installed, record: bytes, path: bytes, prefix: bytes, owners: _Owners) -> None:
-    files = owners.files
+    claims, files = owners.claims, owner.files
     for line in record.splitlines():
+        if line[:1] > b"/":  # past `"`, `.` and `/`: what nearly all lines are
+            parts = line.rsplit(b",", 2)
+            if len(parts) == 3:
+                claims.setdefault(_SITE + parts[0], (files, parts[1]))
+            continue
         if line.startswith(b'"'):
             end = line.rfind(b'",')
             name = line[1:end].replace(b'""', b'"')
@@ -219,8 +228,8 @@ def _claim(owner: Installed, record: bytes, path: bytes, prefix: bytes, owners: 
             name, digest, _ = parts
         if name.startswith((b"../", b"/")):
             _claim_outside(owner, name, path, prefix, owners)
-        elif name not in files:
-            files[name] = (owner, digest)
+        else:
+            claims.setdefault(_SITE + name, (files, digest))
 
 
 def _claim_outside(
@@ -233,7 +242,7 @@ def _claim_outside(
         return
     relative = absolute[len(prefix) + 1 :]
     if absolute.startswith(path + b"/"):
-        owners.files.setdefault(absolute[len(path) + 1 :], (owner, b""))
+        owners.claims.setdefault(_SITE + absolute[len(path) + 1 :], (owner.files, b""))
     else:
         owners.outside.append((owner, relative))
 
@@ -255,34 +264,18 @@ def _add_outside(
 
 
 def _divide(found: list[PlannedFile], owners: _Owners) -> list[PlannedFile]:
+    """Give what no RECORD names to the owner of its first component; return the rest."""
     loose: list[PlannedFile] = []
-    files, tops = owners.files, owners.tops
-    skip = len(_SITE) + 1
-    new = tuple.__new__
-    decode = binascii.a2b_base64
     for file in found:
-        relative = file[0][skip:]
-        claim = files.get(relative)
-        if claim is None:
-            owner = tops.get(relative.partition(b"/")[0])
-            if owner is None:
-                loose.append(file)
-            elif not _is_note(relative, owner.info):
-                owner.files.append(file)
-            continue
-        owner, digest = claim
-        if relative.startswith(owner.info) and _is_note(relative, owner.info):
-            continue
-        if digest.startswith(b"sha256=") and len(digest) == 50:
-            expected = decode(digest[7:].translate(_URLSAFE) + b"=")
-            file = new(PlannedFile, (*file[:6], expected))
-        owner.files.append(file)
+        claim = owners.claims.get(file.path)
+        owner = owners.tops.get(file.path.split(b"/", 2)[1])
+        if claim is not None:
+            claim[0].append(file)
+        elif owner is not None:
+            owner.files.append(file)
+        else:
+            loose.append(file)
     return loose
-
-
-def _is_note(relative: bytes, info: bytes) -> bool:
-    directory, _, name = relative.rpartition(b"/")
-    return directory == info and (name == b"RECORD" or name in INSTALLERS_NOTES)
 
 
 def _add_script(owner: Installed, path: bytes, name: bytes, directories: list[bytes]) -> None:
@@ -317,13 +310,20 @@ def script_file(path: bytes, place: bytes, directories: list[bytes]) -> PlannedF
 
 def _new_record(owner: Installed, path: bytes, prefix: bytes) -> PlannedFile:
     up = b"../" * (path[len(prefix) :].count(b"/"))
-    replaced = {_SITE: b"", b"scripts": up + b"bin/", b"prefix": up}
-    names = [owner.info + b"/RECORD"]
+    skip = len(_SITE)
+    names = [file[0][skip:] for file in owner.files if file[0].startswith(_SITE)]
+    names.append(owner.info + b"/RECORD")
     for file in owner.files:
-        top, _, rest = file.path.partition(b"/")
-        names.append(replaced[top] + rest)
-    lines = b"".join(_quoted(name) + b",,\n" for name in sorted(names))
-    return PlannedFile(_SITE + b"/" + owner.info + b"/RECORD", "f", False, None, None, lines)
+        if file.path.startswith(b"scripts/"):
+            names.append(up + b"bin/" + file.path[len(b"scripts/") :])
+        elif file.path.startswith(b"prefix/"):
+            names.append(up + file.path[len(b"prefix/") :])
+    names.sort()
+    joined = b"\n".join(names)
+    if b"," in joined or b'"' in joined:
+        names = [_quoted(name) for name in names]
+    content = b"".join([name + b",,\n" for name in names])
+    return PlannedFile(_SITE + owner.info + b"/RECORD", "f", False, None, None, content)
 
 
 def _quoted(name: bytes) -> bytes:

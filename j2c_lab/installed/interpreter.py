@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 
 from j2c_lab.errors import EnvironmentNotSupportedError, FormatError
@@ -106,6 +105,8 @@ def user_base() -> str:
 
 
 def _run(executable: str) -> Interpreter:
+    import subprocess  # only for a Python that was not asked before
+
     try:
         done = subprocess.run(
             [executable, "-I", "-c", _QUESTION],

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -105,6 +103,9 @@ def cuda_version() -> str:
 
 def shared_libraries() -> list[str]:
     """Return the sorted names of the libraries that the dynamic loader's cache lists."""
+    import shutil
+    import subprocess
+
     path = os.environ.get("PATH", "") + os.pathsep + "/sbin:/usr/sbin"
     ldconfig = shutil.which("ldconfig", path=path)
     if ldconfig is None:

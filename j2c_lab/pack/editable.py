@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from urllib.parse import unquote, urlsplit
 
 from j2c_lab.formats.manifest import Rewrite
 from j2c_lab.formats.paths import to_text
@@ -62,6 +61,8 @@ def editable_root(site: bytes, owner: Installed | None) -> str | None:
     """Return the directory that a distribution was installed from as editable, or None."""
     if owner is None or b"direct_url.json" not in owner.notes:
         return None
+    from urllib.parse import unquote, urlsplit
+
     try:
         note = json.loads(read_file(site + b"/" + owner.info + b"/direct_url.json") or b"")
         url = urlsplit(note["url"])

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from j2c_lab.formats.manifest import EDITABLE, LeftOut
 from j2c_lab.installed.tree import walk
 from j2c_lab.pack.plan import LayerPlan
-from j2c_lab.pack.project import plan_project
-from j2c_lab.pack.project_rules import Rules
 
 #: Bundle path of the base image's directory of packages.
 BASE = "base:"
@@ -85,6 +83,10 @@ class Sources:
 
     def layers(self) -> tuple[list[LayerPlan], list[LeftOut]]:
         """Return the layers of all directories that must travel, and what of them does not."""
+        if not self._roots:
+            return [], []
+        from j2c_lab.pack.project import plan_project
+
         layers: list[LayerPlan] = []
         left_out: list[LeftOut] = []
         for root, name in self._roots.items():
@@ -108,6 +110,8 @@ class Sources:
         """Whether the project's rules leave out what lies at `rest` in it."""
         if self._project is None or not rest:
             return False
+        from j2c_lab.pack.project_rules import Rules
+
         top = os.fsencode(self._project)
         rules = Rules(top, (), ())
         above, path, directory = rules.at_top(), b"", top
