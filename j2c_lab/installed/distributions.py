@@ -54,8 +54,8 @@ class Site:
     distributions: list[Installed]
     #: Files that no distribution owns.
     loose: list[PlannedFile]
-    #: Names of scripts in `bin` that distributions own.
-    owned_scripts: frozenset[bytes]
+    #: Paths relative to the prefix that distributions own outside this directory.
+    outside: frozenset[bytes]
     #: Names in the directory itself, each with its owner.
     top_names: dict[bytes, Installed | None]
 
@@ -94,13 +94,14 @@ def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = 
     distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
     loose = _divide(walk(path, _SITE[:-1], owners.claims), owners)
     directories = [prefix + b"/bin"] if bin_directories is None else bin_directories
-    owned_scripts = _add_outside(owners, path, prefix, directories)
+    _add_outside(owners, path, prefix, directories)
     by_files = {id(one.files): one for one in distributions}
     tops = {}
     for name in _names(path):
         claim = owners.claims.get(_SITE + name)
         tops[name] = by_files.get(id(claim[0])) if claim else None
-    return Site(path, distributions, loose, owned_scripts, tops)
+    outside = frozenset(relative for _, relative in owners.outside)
+    return Site(path, distributions, loose, outside, tops)
 
 
 def read_distribution(
@@ -247,20 +248,15 @@ def _claim_outside(
         owners.outside.append((owner, relative))
 
 
-def _add_outside(
-    owners: _Owners, path: bytes, prefix: bytes, directories: list[bytes]
-) -> frozenset[bytes]:
-    scripts = set()
+def _add_outside(owners: _Owners, path: bytes, prefix: bytes, directories: list[bytes]) -> None:
     for owner, relative in owners.outside:
         top, _, rest = relative.partition(b"/")
         if top == b"bin":
-            scripts.add(rest)
             _add_script(owner, prefix + b"/" + relative, rest, directories)
         elif file := planned_file(prefix + b"/" + relative, b"prefix/" + relative):
             owner.files.append(file)
     for owner in owners.with_record:
         owner.files.append(_new_record(owner, path, prefix))
-    return frozenset(scripts)
 
 
 def _divide(found: list[PlannedFile], owners: _Owners) -> list[PlannedFile]:

@@ -6,13 +6,15 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from j2c_lab.errors import EnvironmentNotSupportedError, FormatError
 from j2c_lab.formats.record import Record
 
 # Runs in any Python from 3.7 on, isolated, so that no variable or user package changes the answer.
 _QUESTION = """
-import json, os, platform, site, sys, sysconfig
+import os, platform, site, sys, sysconfig
 libc = platform.libc_ver(sys.executable) if sys.platform == "linux" else ("", "")
 if sys.prefix != sys.base_prefix:
     sites = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
@@ -21,7 +23,7 @@ else:
 base = os.path.join(sys.base_prefix, "bin", "python%d.%d" % sys.version_info[:2])
 if not os.access(base, os.X_OK):
     base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-json.dump({
+answer = {
     "executable": sys.executable,
     "base_executable": base,
     "python": "%d.%d" % sys.version_info[:2],
@@ -32,8 +34,9 @@ json.dump({
     "prefix": sys.prefix,
     "base_prefix": sys.base_prefix,
     "site_packages": [p for p in dict.fromkeys(sites) if os.path.isdir(p)],
-}, sys.stdout)
+}
 """
+_PRINT = "import json; json.dump(answer, sys.stdout)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,28 +78,21 @@ def ask(executable: str) -> Interpreter:
     EnvironmentNotSupportedError
         It cannot be run, or does not answer.
     """
-    cache = _cache_file(executable)
-    if cache is not None:
-        try:
-            with open(cache, "rb") as file:
-                return Interpreter.from_json(file.read())
-        except (OSError, FormatError):
-            pass
-    answer = _run(executable)
-    if cache is not None:
-        _remember(cache, answer.to_json())
-    return answer
+    return _remembered(executable, lambda: _run(executable))
 
 
 def own() -> Interpreter:
     """Return what the Python that runs this code says of itself."""
-    return ask(sys.executable)
+    return _remembered(sys.executable, _introspect)
 
 
 def cache_directory() -> str:
     """Return j2c's directory below the user's cache directory; it may not exist yet."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "j2c")
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    # A user id without a home has no cache, least of all one below the current directory.
+    return os.path.join(base, "j2c") if os.path.isabs(base) else os.path.join(os.devnull, "j2c")
 
 
 def user_base() -> str:
@@ -104,12 +100,33 @@ def user_base() -> str:
     return os.environ.get("PYTHONUSERBASE") or os.path.join(os.path.expanduser("~"), ".local")
 
 
+def _remembered(executable: str, answer: Callable[[], Interpreter]) -> Interpreter:
+    cache = _cache_file(executable)
+    if cache is not None:
+        try:
+            with open(cache, "rb") as file:
+                return Interpreter.from_json(file.read())
+        except (OSError, FormatError):
+            pass
+    found = answer()
+    if cache is not None:
+        _remember(cache, found.to_json())
+    return found
+
+
+def _introspect() -> Interpreter:
+    # The same lines that other Pythons run: on the cluster a process saved is 50 ms of a start.
+    names: dict[str, Any] = {}
+    exec(_QUESTION, names)  # noqa: S102
+    return Interpreter.from_dict(names["answer"])
+
+
 def _run(executable: str) -> Interpreter:
     import subprocess  # only for a Python that was not asked before
 
     try:
         done = subprocess.run(
-            [executable, "-I", "-c", _QUESTION],
+            [executable, "-I", "-c", _QUESTION + _PRINT],
             capture_output=True,
             check=False,
             timeout=60,

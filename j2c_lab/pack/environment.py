@@ -17,11 +17,12 @@ from j2c_lab.formats.manifest import (
     Script,
 )
 from j2c_lab.formats.paths import to_text
-from j2c_lab.installed.distributions import Installed, Site, read_site, script_file
-from j2c_lab.installed.interpreter import own
+from j2c_lab.installed.distributions import Installed, Site, read_site
+from j2c_lab.installed.interpreter import own, user_base
 from j2c_lab.installed.prefix import Prefix, read_prefix
 from j2c_lab.pack.base_image import held_by_local_base
 from j2c_lab.pack.editable import linked_distributions, repoint
+from j2c_lab.pack.loose import loose_files, one_of_each_name
 from j2c_lab.pack.own_closure import only_for_j2c
 from j2c_lab.pack.plan import (
     EnvironmentPlan,
@@ -33,6 +34,15 @@ from j2c_lab.pack.sources import Sources
 
 #: virtualenv and uv put these into every venv, to keep distutils out of pip's way.
 _VENVS_MODULES = frozenset({b"site-packages/_virtualenv.py", b"site-packages/_virtualenv.pth"})
+
+#: What no layer of a distribution holds, listed once and not for each.
+_NEVER = [
+    LeftOut(path="site-packages/**/__pycache__", rule="built-in: __pycache__"),
+    LeftOut(
+        path="site-packages/*.dist-info/{INSTALLER,REQUESTED,direct_url.json,uv_cache.json}",
+        rule="built-in: notes of the installer",
+    ),
+]
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -75,8 +85,7 @@ def plan_environment(
     for site, place in sites:
         collector.rewrites.extend(repoint(site, place, sources))
         collector.add(site, place)
-        if place == ENVIRONMENT:
-            collector.add_loose_scripts(found, site)
+    collector.add_loose(found, sites)
     collector.add_sources(sources)
     held = _held(found, collector, base, report)
     return EnvironmentPlan(
@@ -164,6 +173,8 @@ class _Collector:
         for installed in site.distributions:
             self._add_distribution(installed, place)
         self.own[place].extend(site.loose)
+        if site.distributions:
+            self.left_out.extend(_NEVER)
 
     def _add_distribution(self, installed: Installed, place: str) -> None:
         name = f"{installed.name} {installed.version}"
@@ -176,18 +187,15 @@ class _Collector:
             for script in installed.scripts
         )
 
-    def add_loose_scripts(self, prefix: Prefix, site: Site) -> None:
-        """Add the files of a venv's `bin` that are neither its own nor any distribution's."""
-        if prefix.kind != "venv":
-            return
-        made = {script.name.encode("utf-8", "surrogateescape") for script in self.scripts}
-        directory = prefix.path + b"/bin"
-        for name in sorted(os.listdir(directory)):
-            if name in made or name in site.owned_scripts or _is_venvs_own(name):
-                continue
-            file = script_file(directory + b"/" + name, b"scripts/" + name, prefix.bin_directories)
-            if file is not None:
-                self.own[ENVIRONMENT].append(file)
+    def add_loose(self, prefix: Prefix, sites: list[tuple[Site, str]]) -> None:
+        """Add what belongs to nobody, and settle which of two scripts of one name is meant."""
+        for place, directory in ((ENVIRONMENT, prefix.path), (USER, os.fsencode(user_base()))):
+            ours = [script for script in self.scripts if script.place == place]
+            others = [script for script in self.scripts if script.place != place]
+            self.scripts = others + one_of_each_name(ours, directory + b"/bin")
+        self.scripts.sort(key=lambda script: (script.place, script.name))
+        owned = frozenset().union(*(site.outside for site, _ in sites))
+        self.own[ENVIRONMENT].extend(loose_files(prefix, owned, self.scripts))
 
     def add_sources(self, sources: Sources) -> None:
         """Add what lies outside the project and the environment, and is imported from there."""
@@ -202,13 +210,6 @@ class _Collector:
                 name = "environment" if place == ENVIRONMENT else "environment of the user"
                 layers.append(LayerPlan(name, place, files))
         return layers
-
-
-def _is_venvs_own(name: bytes) -> bool:
-    return name.lower().startswith((b"activate", b"deactivate", b"python", b"pypy")) or name in (
-        b"pydoc.bat",
-        b"__pycache__",
-    )
 
 
 def _reference(prefix: Prefix, collector: _Collector) -> EnvironmentRef:

@@ -9,11 +9,11 @@ import dataclasses
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from j2c_lab import errors
-from j2c_lab.errors import EnvironmentNotSupportedError, UnpackError
+from j2c_lab.errors import EnvironmentNotSupportedError, FormatError, UnpackError
 from j2c_lab.formats.manifest import ENVIRONMENT, USER, EnvironmentRef, Manifest
 from j2c_lab.installed.interpreter import Interpreter, ask, own
 from j2c_lab.installed.scripts import entry_script, with_place
@@ -82,13 +82,7 @@ def make_environment(
 def find_python(environment: EnvironmentRef, python: str | None = None) -> Interpreter:
     """Return the interpreter to make the environment with; raises `UnpackError` if none fits."""
     tried: list[str] = []
-    name = "pypy" if environment.implementation == "pypy" else "python"
-    candidates = [python] if python else [sys.executable, f"{name}{environment.python}", name + "3"]
-    for candidate in candidates:
-        path = shutil.which(candidate)
-        if path is None:
-            tried.append(f"{candidate}: not there")
-            continue
+    for path in _candidates(environment, python):
         try:
             interpreter = own() if path == sys.executable else ask(path)
         except EnvironmentNotSupportedError as error:
@@ -104,6 +98,20 @@ def find_python(environment: EnvironmentRef, python: str | None = None) -> Inter
         "use an image with that Python, or make the environment with the image's Python",
         tried,
     )
+
+
+def _candidates(environment: EnvironmentRef, python: str | None) -> Iterator[str]:
+    if python is not None:
+        yield os.path.abspath(shutil.which(python) or python)
+        return
+    yield sys.executable
+    name = "pypy" if environment.implementation == "pypy" else "python"
+    for each in (f"{name}{environment.python}", f"{name}3"):
+        # All of PATH: the first may be a shim that has not got this version.
+        for folder in (os.environ.get("PATH") or os.defpath).split(os.pathsep):
+            path = os.path.join(folder, each)
+            if os.path.isabs(path) and os.access(path, os.X_OK):
+                yield path
 
 
 def _make_venv(manifest: Manifest, env: str, base: Interpreter) -> str:
@@ -148,6 +156,8 @@ def _make_scripts(manifest: Manifest, root: str, python: str) -> None:
         if os.path.isdir(bin_directory):
             _mend_scripts(bin_directory, python)
     for script in manifest.environment.scripts:
+        if "/" in script.name or script.name in ("", ".", "..") or "\0" in script.name:
+            raise FormatError(f"the bundle has a script of the unsafe name {script.name!r}")
         bin_directory = directory(manifest, root, script.place, "scripts")
         os.makedirs(bin_directory, exist_ok=True)
         path = os.path.join(bin_directory, script.name)

@@ -63,6 +63,8 @@ def test_files_of_nobody_travel_and_installers_notes_do_not(tmp_path: Path) -> N
     (site / "nothing_in_it").mkdir()
     (venv / "bin" / "mine").write_text(f"#!{venv}/bin/python\nprint('mine')\n")
     (venv / "bin" / "mine").chmod(0o755)
+    (venv / "share" / "jupyter").mkdir(parents=True)
+    (venv / "share" / "jupyter" / "kernel.json").write_text("{}")
 
     plan = plan_environment(os.fspath(venv))
 
@@ -79,6 +81,7 @@ def test_files_of_nobody_travel_and_installers_notes_do_not(tmp_path: Path) -> N
         "site-packages/owned/dropped_in.py",
         "site-packages/nothing_in_it",
         "scripts/mine",
+        "prefix/share/jupyter/kernel.json",
     }
     (mine,) = [f for f in loose.files if f.path == b"scripts/mine"]
     assert mine.data == b"#!python\nprint('mine')\n"
@@ -190,3 +193,31 @@ def test_a_legacy_install_without_record_is_one_layer(tmp_path: Path) -> None:
     assert {"site-packages/oldpack/__init__.py", "site-packages/oldmod.py"} <= paths(
         layer_named(plan, "oldpack")
     )
+
+
+def test_of_two_scripts_of_one_name_the_installed_one_is_meant(tmp_path: Path) -> None:
+    script = "[console_scripts]\ntool = {}:main\n"
+    wheels = [
+        make_wheel(tmp_path, name, {f"{name}.py": ""}, entry_points=script.format(name))
+        for name in ("aaa", "zzz")
+    ]
+    for order in (wheels, wheels[::-1]):
+        venv = make_venv(tmp_path / f"venv-{order[0].name[:3]}")
+        for wheel in order:
+            install(venv, wheel)
+
+        (tool,) = plan_environment(os.fspath(venv)).ref.scripts
+
+        assert tool.target == f"{order[1].name[:3]}:main"
+
+
+def test_no_path_of_this_machine_is_in_layers_or_manifest(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    install(venv, *REAL, make_wheel(tmp_path, "own", {"own.py": ""}))
+
+    plan = plan_environment(os.fspath(venv))
+
+    assert os.fsencode(tmp_path) not in plan.ref.to_json()
+    for layer in plan.layers:
+        for file in layer.files:
+            assert os.fsencode(tmp_path) not in content_of(file), file.path
