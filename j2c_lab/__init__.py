@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from j2c_lab.api import RunHandle, get_run, submit
+    from j2c_lab.metrics import log_metrics
+
+__all__ = ["RunHandle", "get_run", "log_metrics", "submit"]
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -10,3 +16,20 @@ def load_ipython_extension(ipython: Any) -> None:
     from j2c_lab.magics.extension import load
 
     load(ipython)
+
+
+def __getattr__(name: str) -> Any:
+    # Looked up when used: importing j2c_lab itself must cost a kernel or a job nothing.
+    if name in ("submit", "get_run", "RunHandle"):
+        from j2c_lab import api
+
+        return getattr(api, name)
+    if name == "log_metrics":
+        from j2c_lab.metrics import log_metrics
+
+        return log_metrics
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from j2c_lab.errors import UsageError
-from j2c_lab.formats.run import parse_memory, parse_time
+from j2c_lab.formats.run import Resources, parse_memory, parse_time
 
 _CONFIG_NAMES = ("jupyter_config", "jupyter_server_config", "jupyter_lab_config", "j2c_config")
 
@@ -69,15 +69,30 @@ class Settings:
         except KeyError:
             raise AttributeError(name) from None
 
-    @property
-    def memory_bytes(self) -> int | None:
-        """Memory for each node, in bytes."""
-        return None if self.values["memory"] is None else parse_memory(str(self.values["memory"]))
+    def for_request(self) -> dict[str, Any]:
+        """Return what of them makes a request: the keywords of `runs.ask.make_request`.
 
-    @property
-    def time_seconds(self) -> int | None:
-        """Time limit, in seconds."""
-        return None if self.values["time"] is None else parse_time(str(self.values["time"]))
+        Raises
+        ------
+        UsageError
+            The memory, the time or a number is none that can be asked for.
+        """
+        values = self.values
+        for name, least in (("gpus", 0), ("cpus", 1), ("nodes", 1)):
+            if values[name] is not None and values[name] < least:
+                raise UsageError(f"{name} is {values[name]}", f"give {least} or more")
+        kept = ("name", "env", "inputs", "outputs", "scheduler", "image", "queue")
+        return {
+            **{name: values[name] for name in (*kept, "grace", "split_streams", "exclude")},
+            "base": os.path.abspath(values["base"]) if values["base"] else "",
+            "resources": Resources(
+                gpus=values["gpus"],
+                cpus=values["cpus"],
+                memory=None if values["memory"] is None else parse_memory(values["memory"]),
+                nodes=values["nodes"],
+                time=None if values["time"] is None else parse_time(values["time"]),
+            ),
+        }
 
 
 def load_settings(

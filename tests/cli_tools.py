@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 # `python -m` with the directory of the project first on the path would import its files.
 _J2C = [sys.executable, "-m", "j2c_lab"]
 
@@ -79,3 +81,17 @@ class Lab:
             if (state / parent).is_dir()
             for path in (state / parent).iterdir()
         )
+
+
+@pytest.fixture(scope="session")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("venvs") / "venv"
+    command = ["uv", "venv", "-q", "--python", sys.executable, "--system-site-packages", path]
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(command, check=True, env=environ)
+    return path
+
+
+@pytest.fixture
+def lab(tmp_path: Path, venv: Path) -> Lab:
+    return Lab(tmp_path / "home", venv)

@@ -18,7 +18,7 @@ from j2c_lab.runs.view import RunView
 #: Seconds after Ctrl-C in which a second one cancels the run.
 _SECOND_WITHIN = 1.5
 #: Records before the place asked for that are read again: one of them may end in half a character.
-_PRIMED = 3
+PRIMED = 3
 
 
 async def follow_to_end(
@@ -30,7 +30,7 @@ async def follow_to_end(
     shows how it ends; a third leaves at once.
     """
     watch = _Signals()
-    follower = Follower(ledger, run_id, Position(start.attempt, max(0, start.record - _PRIMED)))
+    follower = Follower(ledger, run_id, Position(start.attempt, max(0, start.record - PRIMED)))
     with watch:
         task = asyncio.ensure_future(_show(follower, run_id, output, start))
         number = await watch.first(task)

@@ -109,6 +109,9 @@ class Output:
     def _on_cancelling(self, event: dict[str, Any]) -> None:
         self.say(f"cancelling run {event['run']}")
 
+    def _on_archive(self, event: dict[str, Any]) -> None:
+        self.say(f"wrote {event['file']} ({size(event['bytes'])})")
+
     def _on_fetched(self, event: dict[str, Any]) -> None:
         there = f", {event['skipped']} were there" if event["skipped"] else ""
         self.say(

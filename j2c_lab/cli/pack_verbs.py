@@ -36,8 +36,7 @@ def _pack(namespace: argparse.Namespace) -> int:
         prefix=settings.venv or default_prefix(os.environ),
         user=settings.user,
         cell="",
-        exclude=settings.exclude,
-        base=os.path.abspath(settings.base) if settings.base else "",
+        **settings.for_request(),
     )
 
     async def work(ledger: Ledger, output: Output) -> int:
@@ -50,11 +49,10 @@ def _pack(namespace: argparse.Namespace) -> int:
             else:
                 output.say(f"left out {left.path} ({left.rule})")
         if namespace.output:
-            from importlib import import_module
+            from j2c_lab.pack.archive import write_archive
 
-            write_archive = import_module("j2c_lab.pack.archive").write_archive
-
-            await write_archive(result.manifest, ledger.store, Path(namespace.output))
+            size = await write_archive(result.manifest, ledger.store, Path(namespace.output))
+            output.event({"event": "archive", "file": namespace.output, "bytes": size})
         if not output.json:
             output.print(result.digest)
         return 0

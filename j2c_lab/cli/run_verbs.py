@@ -9,12 +9,12 @@ from typing import Any
 
 from j2c_lab.cli import text
 from j2c_lab.cli.common import add_run, add_store, run_async, verb
-from j2c_lab.cli.following import follow_to_end
+from j2c_lab.cli.following import PRIMED, follow_to_end
 from j2c_lab.cli.output import JsonOutput, Output
 from j2c_lab.errors import UsageError
 from j2c_lab.runs.cancel import cancel
-from j2c_lab.runs.follow import Position
-from j2c_lab.runs.journal_reader import JournalReader, read_tail
+from j2c_lab.runs.follow import Position, records_so_far
+from j2c_lab.runs.journal_reader import read_tail
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.runs.outputs import fetch
 from j2c_lab.runs.view import RunView, view
@@ -153,15 +153,11 @@ def _logs(namespace: argparse.Namespace) -> int:
 
 
 async def _print_all(ledger: Ledger, run_id: str, attempt: int, since: int, output: Output) -> None:
-    for rank in await ledger.ranks(run_id, attempt):
-        primed = max(0, since - 3)
-        reader = JournalReader(ledger.store, ledger.user, run_id, attempt, rank, after=primed)
-        while records := await reader.poll():
-            for record in records:
-                if record.number > since:
-                    output.log(attempt, rank, record)
-                elif isinstance(output, JsonOutput):
-                    output.prime(attempt, rank, record)
+    async for rank, record in records_so_far(ledger, run_id, attempt, max(0, since - PRIMED)):
+        if record.number > since:
+            output.log(attempt, rank, record)
+        elif isinstance(output, JsonOutput):
+            output.prime(attempt, rank, record)
 
 
 async def _print_tail(ledger: Ledger, run_id: str, attempt: int, lines: int, output: Output) -> int:

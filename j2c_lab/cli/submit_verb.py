@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ from j2c_lab.cli.common import add_run, add_store, pairs, run_async, verb
 from j2c_lab.cli.following import follow_to_end
 from j2c_lab.cli.output import Output
 from j2c_lab.config import Settings, default_prefix, load_settings
-from j2c_lab.errors import UsageError
-from j2c_lab.formats.run import Resources
+from j2c_lab.errors import J2CError, UsageError
 from j2c_lab.runs.ask import locate_project, make_request
 from j2c_lab.runs.follow import Position
 from j2c_lab.runs.ledger import Ledger
@@ -104,7 +104,7 @@ def _submit(namespace: argparse.Namespace) -> int:
         submitted = await submit(ledger, request, output.event)
         return await _after(ledger, submitted, output, namespace.detach)
 
-    return run_async(namespace, work, settings)
+    return _stoppable(namespace, lambda: run_async(namespace, work, settings))
 
 
 def _resume(namespace: argparse.Namespace) -> int:
@@ -113,7 +113,24 @@ def _resume(namespace: argparse.Namespace) -> int:
         submitted = await resume(ledger, run_id, output.event)
         return await _after(ledger, submitted, output, namespace.detach)
 
-    return run_async(namespace, work)
+    return _stoppable(namespace, lambda: run_async(namespace, work))
+
+
+def _stoppable(namespace: argparse.Namespace, whole: Callable[[], int]) -> int:
+    """Run the whole verb; Ctrl-C before the run is followed stops it, and says what remains."""
+    try:
+        return whole()
+    except KeyboardInterrupt:
+        if not getattr(namespace, "dry_run", False):
+            raise _StoppedError(
+                "stopped before the run was submitted", "the same command goes on from here"
+            ) from None
+        raise
+
+
+class _StoppedError(J2CError):
+    code = "interrupted"
+    exit_code = 130
 
 
 async def _after(ledger: Ledger, submitted: Submitted, output: Output, detach: bool) -> int:
@@ -149,10 +166,6 @@ def _flags(namespace: argparse.Namespace) -> dict[str, Any]:
 
 
 def _request(namespace: argparse.Namespace, settings: Settings, project: str) -> Request:
-    for option in ("gpus", "cpus", "nodes"):
-        value = getattr(settings, option)
-        if value is not None and value < (0 if option == "gpus" else 1):
-            raise UsageError(f"--{option} {value} is too few")
     cell = None
     if namespace.entry == "-":
         cell = sys.stdin.read()
@@ -169,24 +182,7 @@ def _request(namespace: argparse.Namespace, settings: Settings, project: str) ->
         module=namespace.module,
         cell=cell,
         args=namespace.args,
-        name=settings.name,
-        env=settings.env,
-        inputs=settings.inputs,
-        outputs=settings.outputs,
-        resources=Resources(
-            gpus=settings.gpus,
-            cpus=settings.cpus,
-            memory=settings.memory_bytes,
-            nodes=settings.nodes,
-            time=settings.time_seconds,
-        ),
-        scheduler=settings.scheduler,
-        image=settings.image,
-        queue=settings.queue,
-        grace=settings.grace,
-        split_streams=settings.split_streams,
-        exclude=settings.exclude,
-        base=os.path.abspath(settings.base) if settings.base else "",
+        **settings.for_request(),
     )
 
 

@@ -45,6 +45,18 @@ class Position(NamedTuple):
 BEGINNING = Position()
 
 
+async def records_so_far(
+    ledger: Ledger, run_id: str, attempt: int, after: int = 0
+) -> AsyncIterator[tuple[int, JournalRecord]]:
+    """Yield the rank and record of all that an attempt has said up to now, rank by rank."""
+    for rank in await ledger.ranks(run_id, attempt):
+        where = (ledger.store, ledger.user, run_id, attempt, rank)
+        reader = JournalReader(*where, after=after)
+        while records := await reader.poll():
+            for record in records:
+                yield rank, record
+
+
 class Follower:
     """Follows one run. Iterate it once; then `result` is how the run ended.
 
@@ -73,6 +85,7 @@ class Follower:
         self._pauses = pause
         self._pause = pause[0]
         self._told = ("", "")
+        self._before = ""
         self._asked = 0.0
         self.result: RunView | None = None
 
@@ -127,6 +140,9 @@ class Follower:
             except StoreError as error:
                 # Lost is the connection, not the run.
                 for change in self._change(UNKNOWN, error.message, number):
+                    yield change
+            else:
+                for change in self._recovered(number):
                     yield change
             now = time.monotonic()
             if news:
@@ -220,9 +236,17 @@ class Follower:
                 return self._change(event["stage"], "", attempt)
         return []
 
+    def _recovered(self, attempt: int) -> list[Followed]:
+        """After the store has answered again: the state that held before."""
+        if self._told[0] != UNKNOWN or not self._before:
+            return []
+        return self._change(self._before, "", attempt)
+
     def _change(self, state: str, reason: str, attempt: int) -> list[Followed]:
         if (state, reason) == self._told:
             return []
+        if state != UNKNOWN:
+            self._before = state
         self._told = (state, reason)
         return [Followed(attempt, state=state, reason=reason)]
 
