@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers know it, without importing typing
 if TYPE_CHECKING:
+    from typing import Any
+
     from j2c_lab.api import RunHandle, get_run, submit
     from j2c_lab.metrics import log_metrics
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from j2c_lab.cli import completion
 from j2c_lab.cli.common import verb
 from j2c_lab.cli.output import open_output
 from j2c_lab.errors import J2CError
@@ -15,10 +16,13 @@ from j2c_lab.errors import J2CError
 def add(verbs: Any) -> None:
     """Add the verbs."""
     base = verb(verbs, "base", "write the inventory of this image", _base)
-    base.add_argument("-o", "--output", metavar="FILE", help="into a file (standard output)")
+    completion.mark(
+        base.add_argument("-o", "--output", metavar="FILE", help="into a file (standard output)"),
+        completion.FILE,
+    )
     verbs.add_parser("unpack", help="the cluster side: fetch, unpack and execute a run")
-    completion = verb(verbs, "completion", "print a script that completes j2c", _completion)
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    shell = verb(verbs, "completion", "print a script that completes j2c", _completion)
+    shell.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
 
 def _base(namespace: argparse.Namespace) -> int:
@@ -41,5 +45,7 @@ def _completion(namespace: argparse.Namespace) -> int:
 
     from j2c_lab.cli.main import make_parser
 
-    print(shtab.complete(make_parser(), namespace.shell))
+    # The annotation of `preamble` forgets the mapping that its documentation asks for.
+    script = shtab.complete(make_parser(), namespace.shell, preamble=completion.PREAMBLE)  # type: ignore[arg-type,unused-ignore]
+    print(script)
     return 0

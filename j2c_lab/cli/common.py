@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from j2c_lab.cli import completion
 from j2c_lab.cli.output import Output, open_output
 from j2c_lab.config import Settings, load_settings
 from j2c_lab.errors import UsageError
@@ -38,7 +39,10 @@ def add_store(parser: Any) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add RUN and `--store`."""
-    parser.add_argument("reference", metavar="RUN", help="id, part of one, name, or last")
+    completion.mark(
+        parser.add_argument("reference", metavar="RUN", help="id, part of one, name, or last"),
+        completion.RUN,
+    )
     add_store(parser)
 
 

@@ -37,7 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, rest = _split(arguments)
     json_wanted = "--json" in own
     try:
-        namespace = make_parser().parse_args(own)
+        namespace, unknown = make_parser().parse_known_args(own)
+        if unknown:
+            remedy = f"j2c {namespace.verb} --help shows what there is"
+            if namespace.verb == "submit":
+                remedy = "put the script's own arguments after --"
+            raise UsageError(f"unrecognized arguments: {' '.join(unknown)}", remedy)
         if rest is not None and namespace.verb != "submit":
             raise UsageError(f"j2c {namespace.verb} takes nothing after --")
         namespace.args = rest or []
@@ -110,8 +115,6 @@ def _closed_pipe() -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        if "unrecognized arguments" in message and self.prog.endswith(" submit"):
-            raise UsageError(message, "put the script's own arguments after --")
         raise UsageError(message, f"{self.prog} --help shows what there is")
 
 

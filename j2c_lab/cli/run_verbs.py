@@ -28,6 +28,7 @@ def add(verbs: Any) -> None:
     lister.add_argument("--all", action="store_true", help="all of them")
     lister.add_argument("--after", metavar="ID", help="only runs older than this one")
     lister.add_argument("--state", metavar="STATE", help="only runs in this state")
+    lister.add_argument("--names", action="store_true", help=argparse.SUPPRESS)
     status = verb(verbs, "status", "show what is known of a run", _status)
     add_run(status)
     logs = verb(verbs, "logs", "print a run's log", _logs)
@@ -47,6 +48,11 @@ def add(verbs: Any) -> None:
 
 def _list(namespace: argparse.Namespace) -> int:
     async def work(ledger: Ledger, output: Output) -> int:
+        if namespace.names:
+            # For the shell's completion: no scheduler is asked.
+            async for run_id, name in ledger.newest(50):
+                output.print(f"{run_id}\n{name}")
+            return 0
         ids = await ledger.ids()
         if namespace.after is not None:
             after = await ledger.resolve(namespace.after)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from j2c_lab.cli import completion
 from j2c_lab.cli.common import add_run, add_store, pairs, run_async, verb
 from j2c_lab.cli.following import follow_to_end
 from j2c_lab.cli.output import Output
@@ -26,9 +27,10 @@ def add(verbs: Any) -> None:
     parser = verb(verbs, "submit", "pack, send and start a run, and follow it to its end", _submit)
     parser.usage = "j2c submit [options] (ENTRY | -m MODULE | --cell-file FILE) [-- ARGS...]"
     what = parser.add_argument_group("what to run")
-    what.add_argument(
+    entry = what.add_argument(
         "entry", metavar="ENTRY", nargs="?", help="a script or notebook; - reads a script's text"
     )
+    completion.mark(entry, completion.FILE)
     what.add_argument("-m", dest="module", metavar="MODULE", help="a module, as python -m runs it")
     what.add_argument("--cell-file", metavar="FILE", help="run this file's text as a script here")
     what.add_argument("--name", help="the run's name (the entry's by default)")
@@ -79,10 +81,12 @@ def add(verbs: Any) -> None:
 
 def add_sources(group: Any) -> None:
     """Add the options that say what is packed."""
-    group.add_argument("--project", metavar="DIR", help="the project (found upwards by default)")
-    group.add_argument(
-        "--venv", metavar="PREFIX", help="the environment to pack (the active one by default)"
-    )
+    for option, metavar, help in (
+        ("--project", "DIR", "the project (found upwards by default)"),
+        ("--venv", "PREFIX", "the environment to pack (the active one by default)"),
+    ):
+        action = group.add_argument(option, metavar=metavar, help=help)
+        completion.mark(action, completion.DIRECTORY)
     group.add_argument("--base", metavar="FILE", help="inventory of the base image (j2c base -o)")
 
 

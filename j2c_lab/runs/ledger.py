@@ -120,6 +120,11 @@ class Ledger:
                 return run_id
         raise NotFoundError(f"there is no run {reference!r} here", "j2c list shows the runs")
 
+    async def newest(self, limit: int) -> AsyncIterator[tuple[str, str]]:
+        """Yield id and name of the newest runs."""
+        async for found in self._names((await self.ids())[:limit]):
+            yield found
+
     async def documents(self, run_id: str) -> RunDocuments:
         """Return all documents of a run.
 

@@ -120,7 +120,7 @@ class TestProcesses:
 
         async def cancel() -> None:
             task = asyncio.ensure_future(pack_bundle(plan, None, store))
-            while not list(store.directory.glob(".staging/layer-*")):  # noqa: ASYNC110
+            while not list(store.directory.glob(".staging/layer-*")):
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
