@@ -64,7 +64,9 @@ def one_of_each_name(scripts: list[Script], bin_directory: bytes) -> list[Script
     for name, same in by_name.items():
         if len(same) > 1:
             content = read_file(bin_directory + b"/" + os.fsencode(name)) or b""
-            installed = [s for s in same if s.target.partition(":")[0].encode() in content]
+            installed = [
+                s for s in same if f"from {s.target.partition(':')[0]} import".encode() in content
+            ]
             same = installed or same
         chosen.append(same[0])
     return chosen
