@@ -6,7 +6,10 @@ export default tseslint.config(...tseslint.configs.recommended, prettier, {
     '@typescript-eslint/explicit-module-boundary-types': 'error',
     '@typescript-eslint/no-empty-object-type': 'off',
     '@typescript-eslint/no-namespace': 'off',
-    '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_' }],
+    '@typescript-eslint/no-unused-vars': [
+      'error',
+      { argsIgnorePattern: '^_', varsIgnorePattern: '^_', ignoreRestSiblings: true }
+    ],
     'no-console': 'error',
     curly: 'error',
     eqeqeq: 'error'

@@ -1,1 +1,4 @@
 import './base.css';
+import './panel.css';
+import './submit.css';
+import './log.css';
