@@ -20,8 +20,8 @@ from j2c_lab.formats import tar
 from j2c_lab.formats.digest import DIRECTORY, FILE, LINK, Entry, layer_digest
 from j2c_lab.formats.manifest import USER, LayerRef, Manifest
 from j2c_lab.formats.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
-from j2c_lab.pack.bundle import staging_directory
 from j2c_lab.pack.layer_writer import LEVEL
+from j2c_lab.pack.sending import staging_directory
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
 

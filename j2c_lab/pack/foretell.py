@@ -38,7 +38,7 @@ def foretell(layer: LayerPlan, cache: TreeCache) -> Foretold:
     facts = cache.layer(signature)
     if facts is not None:
         return Foretold(
-            signature, facts.digest, True, [], facts.unpacked_size, 0, 0, facts.packed_size
+            signature, facts.digest, True, [], facts.unpacked_size, 0, 0, facts.packed_size or None
         )
     known: list[bytes | None] = []
     guessed: list[bytes | None] = []

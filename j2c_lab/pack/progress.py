@@ -15,43 +15,36 @@ class Meter:
     def __init__(
         self,
         report: Callable[[dict[str, Any]], None],
-        total_bytes: int,
-        total_files: int,
         what: str,
+        total_bytes: int | None,
+        total_files: int | None,
         stage: str = "pack",
     ) -> None:
         self._report = report
-        self._stage = stage
-        self._what = what
-        self._total_bytes = total_bytes
-        self._total_files = total_files
-        self._bytes = 0
-        self._files = 0
+        self._fixed = {"event": "progress", "stage": stage, "what": what}
+        self._totals = {"bytes": total_bytes, "files": total_files}
+        self._done = {"bytes": 0, "files": 0}
         self._last = time.monotonic()
 
     def advance(self, size: int, files: int) -> None:
         """Count `size` more bytes and `files` more files."""
-        self._bytes += size
-        self._files += files
+        self._done["bytes"] += size
+        self._done["files"] += files
         now = time.monotonic()
         if now - self._last >= _INTERVAL:
             self._last = now
-            # A file that is read again counts twice; what is shown never exceeds the whole.
-            self._say(min(self._bytes, self._total_bytes), min(self._files, self._total_files))
+            self._say(self._done)
 
     def finish(self) -> None:
         """Say that all is done."""
-        self._say(self._total_bytes, self._total_files)
+        self._say({name: total or 0 for name, total in self._totals.items()})
 
-    def _say(self, size: int, files: int) -> None:
-        self._report(
-            {
-                "event": "progress",
-                "stage": self._stage,
-                "bytes": size,
-                "total_bytes": self._total_bytes,
-                "files": files,
-                "total_files": self._total_files,
-                "what": self._what,
-            }
-        )
+    def _say(self, done: dict[str, int]) -> None:
+        event: dict[str, Any] = dict(self._fixed)
+        for name, total in self._totals.items():
+            event[name] = done[name]
+            if total is not None:
+                # A file that is read again counts twice; what is shown never exceeds the whole.
+                event[name] = min(done[name], total)
+                event[f"total_{name}"] = total
+        self._report(event)
