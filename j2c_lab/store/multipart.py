@@ -24,13 +24,13 @@ from j2c_lab.store.s3_errors import Refused
 
 #: Smaller files are sent in one request.
 THRESHOLD = 16 << 20
-_PART = 8 << 20
+PART = 8 << 20
 _MOST_PARTS = 10_000
 
 
 def part_size(size: int) -> int:
     """Return the size of the parts of a file of `size` bytes: the same in every process."""
-    part = _PART
+    part = PART
     while part * _MOST_PARTS < size:
         part *= 2
     return part

@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from j2c_lab.errors import NotFoundError, StoreError, UsageError
+from j2c_lab.store import multipart
 from j2c_lab.store.base import ObjectInfo, Progress
 from j2c_lab.store.claims import PRIVATE, ConditionalPuts
 from j2c_lab.store.listing import may_come, safe_start, sorted_as_bytes
-from j2c_lab.store.multipart import THRESHOLD, Multipart
 from j2c_lab.store.retry import Patience
 from j2c_lab.store.s3_client import S3Client
 from j2c_lab.store.s3_errors import Refused, is_passing
@@ -107,7 +107,7 @@ class S3Store:
         progress: Progress | None = None,
     ) -> bool:
         size = os.stat(path).st_size
-        if size < THRESHOLD:
+        if size < multipart.THRESHOLD:
 
             async def send() -> bool:
                 data = await asyncio.to_thread(Path(path).read_bytes)
@@ -208,17 +208,19 @@ class S3Store:
         self, key: str, path: Path, if_absent: bool, progress: Progress | None
     ) -> bool:
         token = uuid.uuid4().hex
-        multipart = Multipart(self.client, self._prefix + key, path, {_TOKEN: token}, progress)
-        await multipart.send_parts()
+        upload = multipart.Multipart(
+            self.client, self._prefix + key, path, {_TOKEN: token}, progress
+        )
+        await upload.send_parts()
         if not if_absent:
-            await multipart.complete()
+            await upload.complete()
             return True
         if await self._conditional.work():
-            done = await self._decided(key, token, multipart.complete(IfNoneMatch="*"))
+            done = await self._decided(key, token, upload.complete(IfNoneMatch="*"))
         else:
-            done = await self._conditional.put_claimed(self._prefix + key, multipart.complete)
+            done = await self._conditional.put_claimed(self._prefix + key, upload.complete)
         if not done:
-            await multipart.abort()
+            await upload.abort()
         return done
 
     async def _head(self, key: str) -> ObjectInfo | None:

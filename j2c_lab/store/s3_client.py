@@ -43,7 +43,7 @@ class S3Client:
         self._url = url
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
-        self._stack: contextlib.AsyncExitStack | None = None
+        self._stack = contextlib.AsyncExitStack()
         self._known = False
         #: Address of the server, once known.
         self.endpoint = ""
@@ -108,8 +108,8 @@ class S3Client:
 
     async def close(self) -> None:
         """Close connections. The next call opens new ones."""
-        stack, self._stack, self._client = self._stack, None, None
-        if stack is not None and self._loop is asyncio.get_running_loop():
+        stack, self._stack, self._client = self._stack, contextlib.AsyncExitStack(), None
+        if self._loop is asyncio.get_running_loop():
             await stack.aclose()
 
     async def _try(
@@ -129,7 +129,8 @@ class S3Client:
             # The store outlives event loops (one for each call of the synchronous API);
             # connections do not.
             self._loop = loop
-            self._client = self._stack = None
+            self._client = None
+            self._stack = contextlib.AsyncExitStack()
             self._opening = asyncio.Lock()
             self._slots = asyncio.Semaphore(_REQUESTS)
             self._bulk = asyncio.Semaphore(BULK)
@@ -137,14 +138,12 @@ class S3Client:
             if self._client is None:
                 try:
                     context = await asyncio.to_thread(_create_client, self.patience)
-                    stack = contextlib.AsyncExitStack()
-                    self._client = await stack.enter_async_context(context)
+                    self._client = await self._stack.enter_async_context(context)
                 except ImportError as error:
                     raise StoreError(
                         "S3 stores need a package that is not installed here",
                         "pip install 'j2c-lab[s3]'",
                     ) from error
-                self._stack = stack
                 self.endpoint = self._client.meta.endpoint_url
                 # botocore asks the server's leave (`Expect: 100-continue`) before each body, and
                 # waits for it without end when a server is frozen.
@@ -156,7 +155,7 @@ class S3Client:
     async def _renew(self, used: Any) -> None:
         async with self._opening:
             if self._client is used:
-                # Other tasks may still wait on the old client: it is closed with the loop.
+                # Other tasks may still wait on the old client: `close` ends both.
                 self._client = None
 
     def _told(self, error: BaseException, key: str, ambiguous: bool) -> J2CError:

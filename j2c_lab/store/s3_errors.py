@@ -106,7 +106,8 @@ def is_passing(error: BaseException) -> bool:
         error,
         # asyncio's TimeoutError is a class of its own on Python 3.10.
         (
-            *(exceptions.HTTPClientError, aiohttp.ClientError),
+            # botocore's ConnectionError is no HTTPClientError, nor Python's own.
+            *(exceptions.HTTPClientError, exceptions.ConnectionError, aiohttp.ClientError),
             *(ResponseParserError, ConnectionError),
             *_timeouts(),
         ),
