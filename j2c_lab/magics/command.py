@@ -66,7 +66,8 @@ def kernel_environment(environ: Mapping[str, str], command: Command) -> dict[str
     """Return the environment for the command: the kernel's, without what is only the kernel's.
 
     The display hooks of a kernel (`MPLBACKEND`) make no sense in a run, and `PYTHONPATH` of the
-    kernel is for the kernel's Python, not for the lab's.
+    kernel is for the kernel's Python, not for the lab's. `J2C_VENV` makes the kernel's environment
+    the one that is packed, unless the project or the user names another.
     """
     kept = {name: value for name, value in environ.items() if not name.startswith("PYDEVD_")}
     if "inline" in kept.get("MPLBACKEND", ""):
@@ -74,16 +75,8 @@ def kernel_environment(environ: Mapping[str, str], command: Command) -> dict[str
     if not command.own:
         for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS"):
             kept.pop(name, None)
+    kept.setdefault("J2C_VENV", sys.prefix)
     return kept
-
-
-def kernel_prefix() -> str:
-    """Return what `--venv` is by default: the kernel's own environment.
-
-    For a Python that is no virtual or conda environment, `j2c` looks by itself for the packages
-    of the user's own (`~/.local`).
-    """
-    return sys.prefix
 
 
 def _parse(given: str) -> list[str]:

@@ -30,8 +30,6 @@ from j2c_lab.magics.view import RunView
 _LIVE = frozenset({"submit", "resume", "logs", "pack", "fetch"})
 #: Options that ask for the command's own text.
 _PLAIN = frozenset({"--json", "--dry-run", "--help", "-h"})
-#: Verbs that pack an environment.
-_PACKING = frozenset({"submit", "pack"})
 
 
 @magics_class
@@ -103,13 +101,7 @@ def _call(
     verb, *rest = arguments
     options = rest[: rest.index("--")] if "--" in rest else rest
     live = verb in _LIVE and not _PLAIN.intersection(options)
-    added = ["--json"] if live else []
-    asks_help = {"-h", "--help"}.intersection(options)
-    if verb in _PACKING and not asks_help:
-        if not any(option == "--venv" or option.startswith("--venv=") for option in options):
-            added += ["--venv", commands.kernel_prefix()]
-        if source is not None:
-            added.append("-")
+    added = (["--json"] if live else []) + (["-"] if source is not None else [])
     argv = [*command.argv, verb, *added, *rest]
     env = commands.kernel_environment(os.environ, command)
     env.setdefault("COLUMNS", str(shutil.get_terminal_size((100, 24)).columns))

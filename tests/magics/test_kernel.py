@@ -69,22 +69,23 @@ def test_what_the_command_is_given(start_kernel, speak, tmp_path):
     outputs, reply = kernel.run(cell)
     assert reply["status"] == "ok", outputs
     line = re.search(r"^\| (.*)", outputs[0]["data"]["text/plain"], re.MULTILINE)[1]
-    argv, cwd, stdin, backend = json.loads(line)
+    argv, cwd, stdin, backend, environment = json.loads(line)
     assert argv == [
-        *("submit", "--json", "--venv", sys.prefix, "-", "--gpus", "1", "--"),
+        *("submit", "--json", "-", "--gpus", "1", "--"),
         *("", "{x!r}", "a b", '{"a": 1}'),
     ]
     assert cwd == str(project)
     assert stdin == "print('''\\n$lr''')\n"
     assert backend is None
+    assert environment == sys.prefix
 
 
-def test_names_of_a_function_are_seen_and_venv_can_be_given(start_kernel, speak):
+def test_names_of_a_function_are_seen(start_kernel, speak):
     kernel = start_kernel(J2C_COMMAND=speak("print(arguments)"))
     outputs, _ = kernel.run(
-        "def go(rate):\n    %j2c submit t.py --dry-run --venv=/v -- --lr {rate * 2}\ngo(0.5)"
+        "def go(rate):\n    %j2c submit t.py --dry-run -- --lr {rate * 2}\ngo(0.5)"
     )
-    assert text(outputs) == ("['submit', 't.py', '--dry-run', '--venv=/v', '--', '--lr', '1.0']\n")
+    assert text(outputs) == ("['submit', 't.py', '--dry-run', '--', '--lr', '1.0']\n")
 
 
 def test_a_failed_run_stops_run_all_in_one_line(start_kernel, speak):
