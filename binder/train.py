@@ -12,7 +12,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from tqdm import tqdm
 
-from j2c_lab import log_metrics
+
+def log_metrics(step, **v):
+    print("::j2c-metrics", json.dumps({"step": step, **v}), flush=True)
+
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=1e-3)

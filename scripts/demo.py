@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,7 @@ def write_kernel_specification(python: Path) -> None:
 def execute() -> int:
     """Execute the notebook and return the exit code."""
     import nbformat
+    from jupyter_client.manager import AsyncKernelManager
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
@@ -106,19 +109,24 @@ def execute() -> int:
             return result
 
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    # Sockets in a directory of our own; their paths must be short, so not below .demo.
+    private = tempfile.mkdtemp(prefix="j2c-demo-")
     client = Client(
         notebook,
+        km=AsyncKernelManager(
+            kernel_name="python3", transport="ipc", connection_file=f"{private}/kernel.json"
+        ),
         timeout=1800,
-        kernel_name="python3",
         resources={"metadata": {"path": str(NOTEBOOK.parent)}},
         on_cell_execute=printer.cell,
     )
     try:
-        client.execute()
+        client.execute(cleanup_kc=True)
     except CellExecutionError as error:
         print(f"\nthe demo failed: {error.ename}: {error.evalue}", file=sys.stderr)
         return 1
     finally:
+        shutil.rmtree(private, ignore_errors=True)
         nbformat.write(notebook, EXECUTED)
     return 0
 
@@ -148,6 +156,7 @@ class Printer:
         elif kind in ("display_data", "update_display_data"):
             self._update(content["data"].get("text/plain", ""))
         elif kind == "execute_result":
+            self._finish()
             print(content["data"].get("text/plain", ""), flush=True)
 
     def _update(self, text: str) -> None:
@@ -171,7 +180,7 @@ class Printer:
                     print(line)
                     self._log_lines = number + 1
                 number += 1
-            elif (final or line.startswith("✓")) and line not in self._printed:
+            elif (final or line.startswith(("✓", "- "))) and line not in self._printed:
                 print(line)
                 self._printed.add(line)
         if final:

@@ -41,7 +41,7 @@ class J2CMagics(Magics):
     @line_cell_magic
     def j2c(
         self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
-    ) -> MagicRun | None:
+    ) -> MagicRun | str | None:
         """Run the `j2c` command, with this kernel's environment and directory.
 
         ::
@@ -55,7 +55,8 @@ class J2CMagics(Magics):
             print("this cell is the script")
 
         `{expr}` and `$name` are replaced where all their names exist; lists give several
-        arguments. Interrupting the kernel detaches: the run goes on. `%j2c --help` lists the
+        arguments. A run is returned, or raised when it fails; `%j2c pack` returns the bundle's
+        digest. Interrupting the kernel detaches: the run goes on. `%j2c --help` lists the
         verbs.
         """
         shell: Any = self.shell
@@ -97,7 +98,7 @@ def _script(arguments: list[str], cell: str) -> bytes:
 
 def _call(
     shell: Any, command: commands.Command, arguments: list[str], source: bytes | None
-) -> MagicRun | None:
+) -> MagicRun | str | None:
     verb, *rest = arguments
     options = rest[: rest.index("--")] if "--" in rest else rest
     live = verb in _LIVE and not _PLAIN.intersection(options)
@@ -115,7 +116,7 @@ def _call(
     return None
 
 
-def _follow(shell: Any, verb: str, process: CommandProcess) -> MagicRun:
+def _follow(shell: Any, verb: str, process: CommandProcess) -> MagicRun | str | None:
     view = RunView(verb, time.time())
     display = open_display(view, shell)
     lines = EventLines()
@@ -137,13 +138,15 @@ def _follow(shell: Any, verb: str, process: CommandProcess) -> MagicRun:
     return _finish(view, interrupted=process.interrupted)
 
 
-def _finish(view: RunView, *, interrupted: bool) -> MagicRun:
+def _finish(view: RunView, *, interrupted: bool) -> MagicRun | str | None:
     run = from_view(view)
     if interrupted and not view.result:
         raise RunDetachedError(run.outcome, run)
     if run.exit_code:
         subject = f"run {run.id} " if run.id and view.result else ""
         raise RunFailedError(subject + run.outcome, run)
+    if view.verb in ("pack", "fetch"):
+        return view.bundle or None
     return run
 
 

@@ -7,6 +7,7 @@ a run is escaped. The size is bounded, so a cell never blows up the notebook.
 
 from __future__ import annotations
 
+import time
 from html import escape
 
 from j2c_lab.magics import view as views
@@ -24,12 +25,18 @@ _COLOURS = (
     *("#7a7a7a", "#d04a46", "#2f9e5b", "#b5861b", "#3f86d8", "#b355b8", "#1f9ba3", "#9a9a9a"),
     *("#8d8d8d", "#e0605c", "#3fb36d", "#c9992a", "#5b9be6", "#c46fca", "#2fb0b8", "#b0b0b0"),
 )
-METRICS_PREFIX = "::j2c-metrics "
 
 
 def render(view: RunView, now: float) -> str:
     """Return the HTML of what is known now; the last one is what the notebook keeps."""
-    parts = [_head(view), _stages(view, now), _bar(view), _notes(view), _log(view), _metrics(view)]
+    parts = [
+        _head(view, now),
+        _stages(view, now),
+        _bar(view),
+        _notes(view),
+        _log(view),
+        _metrics(view),
+    ]
     body = "".join(part for part in parts if part)
     return (
         f'<div style="border:1px solid {_BORDER};border-left:3px solid {_tone(view)[1]};'
@@ -45,12 +52,15 @@ def _tone(view: RunView) -> tuple[str, str]:
     return _MARKS["ok" if view.exit_code == 0 else "bad"]
 
 
-def _head(view: RunView) -> str:
+def _head(view: RunView, now: float) -> str:
     mark, colour = _tone(view)
     title = view.name or f"j2c {view.verb}"
     state = views.outcome_line(view) or view.state or "starting"
     if view.exit_code is None and view.reason:
         state += f": {view.reason}"
+    if view.exit_code is None:
+        # A notebook saved now, or cut off from its kernel, must not look as if it were live.
+        state += time.strftime(" (as of %H:%M:%S)", time.localtime(now))
     run = f' <code style="opacity:0.75">{escape(view.run)}</code>' if view.run else ""
     return (
         f'<div><span style="color:{colour};font-weight:bold">{mark}</span> '
@@ -62,18 +72,12 @@ def _head(view: RunView) -> str:
 def _stages(view: RunView, now: float) -> str:
     if not view.stages:
         return ""
-    chips = [_chip(stage, now, failed=_failed_here(view, stage)) for stage in view.stages]
+    chips = [_chip(view, stage, now) for stage in view.stages]
     return f'<div style="opacity:0.9">{" &nbsp; ".join(chips)}</div>'
 
 
-def _failed_here(view: RunView, stage: Stage) -> bool:
-    failed = view.exit_code not in (None, 0) and view.detached is None
-    return failed and stage is view.stages[-1]
-
-
-def _chip(stage: Stage, now: float, *, failed: bool) -> str:
-    over = stage.seconds is not None
-    mark, colour = _MARKS["bad" if failed else "ok" if over else "busy"]
+def _chip(view: RunView, stage: Stage, now: float) -> str:
+    mark, colour = _MARKS[views.stage_mark(view, stage)]
     seconds = stage.seconds if stage.seconds is not None else now - stage.started
     detail = views.progress_text(stage)
     time = views.format_seconds(seconds) if seconds >= 0.05 else ""
@@ -118,7 +122,7 @@ def _notes(view: RunView) -> str:
 
 
 def _log(view: RunView) -> str:
-    lines = [line for line in view.log.spans() if not _is_metrics(line)]
+    lines = view.log.spans()
     if not lines:
         return ""
     shown = lines[-LINES:]
@@ -138,10 +142,6 @@ def _log(view: RunView) -> str:
         f"background:transparent;color:inherit;overflow-x:auto;font-size:12px;"
         f'line-height:1.35">{text}</pre>'
     )
-
-
-def _is_metrics(line: list[Span]) -> bool:
-    return bool(line) and line[0].text.startswith(METRICS_PREFIX)
 
 
 def _line(line: list[Span]) -> str:

@@ -21,6 +21,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CURSOR_UP = re.compile(r"\x1b\[\d*[AF]")
+#: Characters that wait unlooked at: of a fast writer's output most scrolls out unseen.
+_MOST_WAITING = 1 << 20
 #: A sequence that may go on in the next chunk; longer ones are given up.
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]{0,500}\x1b?|[ -/]*)?\Z")
 
@@ -58,7 +60,7 @@ class TerminalText:
         How many characters of a line are kept; the rest is dropped.
     """
 
-    def __init__(self, lines: int = 200, width: int = 1000) -> None:
+    def __init__(self, lines: int = 60, width: int = 1000) -> None:
         self._keep = lines
         self._width = width
         self._lines: list[list[_Cell]] = [[]]
@@ -66,28 +68,22 @@ class TerminalText:
         self._column = 0
         self._style = _PLAIN
         self._pending = ""
+        self._chunks: list[str] = []
+        self._size = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        #: Lines that scrolled out of what is kept.
-        self.dropped = 0
+        self._dropped = 0
 
     def feed(self, data: bytes | str) -> None:
-        """Take the next piece of output."""
+        """Take the next piece of output; it is looked at when it is shown, or much of it waits."""
         text = data if isinstance(data, str) else self._decoder.decode(data)
-        text = self._pending + self._skip(text)
-        unfinished = _UNFINISHED.search(text)
-        self._pending = unfinished[0] if unfinished else ""
-        end = len(text) - len(self._pending)
-        for token in _TOKEN.finditer(text, 0, end):
-            if token["text"]:
-                self._write(token["text"])
-            elif token["final"]:
-                self._sequence(token["final"], token["parameters"])
-            elif token["control"]:
-                self._control(token["control"])
-        self._trim()
+        self._chunks.append(text)
+        self._size += len(text)
+        if self._size > _MOST_WAITING:
+            self._digest()
 
     def spans(self, last: int | None = None) -> list[list[Span]]:
         """Return the last lines, each as pieces of one style; an empty line at the end is none."""
+        self._digest()
         lines = self._lines[:-1] if not self._lines[-1] else self._lines
         if last is not None:
             lines = lines[-last:] if last else []
@@ -100,7 +96,25 @@ class TerminalText:
     @property
     def line_count(self) -> int:
         """How many lines there were in all."""
-        return self.dropped + len(self._lines) - (0 if self._lines[-1] else 1)
+        self._digest()
+        return self._dropped + len(self._lines) - (0 if self._lines[-1] else 1)
+
+    def _digest(self) -> None:
+        text = "".join(self._chunks)
+        self._chunks.clear()
+        self._size = 0
+        text = self._skip(self._pending + text)
+        unfinished = _UNFINISHED.search(text)
+        self._pending = unfinished[0] if unfinished else ""
+        end = len(text) - len(self._pending)
+        for token in _TOKEN.finditer(text, 0, end):
+            if token["text"]:
+                self._write(token["text"])
+            elif token["final"]:
+                self._sequence(token["final"], token["parameters"])
+            elif token["control"]:
+                self._control(token["control"])
+        self._trim()
 
     def _skip(self, text: str) -> str:
         """Drop, of a long chunk, what would scroll out anyway: a fast writer costs little."""
@@ -113,8 +127,8 @@ class TerminalText:
         place = len(text)
         for _ in range(self._keep):
             place = text.rindex("\n", 0, place)
-        self.dropped += len(self._lines) - 1 + text.count("\n", 0, place + 1)
-        self._lines, self._row, self._column, self._pending = [[]], 0, 0, ""
+        self._dropped += len(self._lines) - 1 + text.count("\n", 0, place + 1)
+        self._lines, self._row, self._column = [[]], 0, 0
         return text[place + 1 :]
 
     def _write(self, text: str) -> None:
@@ -149,7 +163,7 @@ class TerminalText:
         if surplus > 0:
             del self._lines[:surplus]
             self._row -= surplus
-            self.dropped += surplus
+            self._dropped += surplus
 
     def _sequence(self, final: str, parameters: str) -> None:
         numbers = [int(p) if p.isdigit() else 0 for p in re.split("[;:]", parameters)[:32]]

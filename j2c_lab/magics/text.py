@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any, TextIO
 
 from j2c_lab.magics import view as views
-from j2c_lab.magics.html import LINES, METRICS_PREFIX
+from j2c_lab.magics.html import LINES
 from j2c_lab.magics.view import RunView
+
+#: Characters of a line that are shown.
+_WIDTH = 400
 
 
 def render(view: RunView) -> str:
     """Return what is known now, as the `text/plain` form of the notebook's display."""
     lines = [_head(view)]
-    lines += [_stage_line(stage) for stage in view.stages]
-    lines += [f"  {fact}" for fact in view.facts[-8:]]
-    lines += [f"  warning: {warning}" for warning in view.warnings[:6]]
-    lines += [f"  {detail}" for detail in ((view.error or {}).get("details") or [])[:10]]
-    log = [line for line in view.log.text().split("\n") if not line.startswith(METRICS_PREFIX)]
+    lines += [_stage_line(stage, view) for stage in view.stages]
+    lines += [f"- {fact}" for fact in view.facts[-8:]]
+    lines += [f"- warning: {warning}" for warning in view.warnings[:6]]
+    lines += [f"- {detail}" for detail in ((view.error or {}).get("details") or [])[:10]]
+    log = view.log.text().split("\n")
     if any(log):
         shown = log[-LINES:]
         earlier = view.log.line_count - len(shown)
         if earlier > 0 and view.run:
             lines.append(f"  … {views.count(earlier, 'earlier line')}: %j2c logs {view.run}")
-        lines += [f"| {line[:240]}" for line in shown]
+        lines += [f"| {line}" for line in shown]
     for name, metric in list(view.metrics.items())[:12]:
         curve = views.sparkline(metric.values)
         lines.append(f"  {name[:60]} = {metric.values[-1]:.6g} {curve}".rstrip())
-    return "\n".join(lines)
+    return "\n".join(line[:_WIDTH] for line in lines)
 
 
 class TextStream:
@@ -40,25 +44,26 @@ class TextStream:
         self._warnings = 0
         self._fresh_line = True
         self._progress_shown = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def event(self, event: dict[str, Any]) -> None:
         """Write what an event, already fed to the view, adds."""
         if event.get("event") == "log":
             self._clear_progress()
-            self._write(views.log_bytes(event).decode("utf-8", "replace"))
+            self._write(self._decoder.decode(self._view.new_output))
             return
         stages = self._view.stages
         if self._announced < len(stages) or event.get("event") not in ("progress", "stage"):
             self._clear_progress()
         while self._announced < len(stages):
             if self._announced:
-                self._line(_stage_line(stages[self._announced - 1]))
+                self._line(_stage_line(stages[self._announced - 1], self._view))
             self._announced += 1
         for fact in self._view.facts[self._facts :]:
-            self._line(f"  {fact}")
+            self._line(f"- {fact}")
         self._facts = len(self._view.facts)
         for warning in self._view.warnings[self._warnings :]:
-            self._line(f"  warning: {warning}")
+            self._line(f"- warning: {warning}")
         self._warnings = len(self._view.warnings)
         if event.get("event") == "progress":
             self._progress(stages[-1])
@@ -66,16 +71,17 @@ class TextStream:
     def end(self) -> None:
         """Write the last line."""
         self._clear_progress()
+        self._write(self._decoder.decode(self._view.new_output, final=True))
         if self._announced and self._announced == len(self._view.stages):
-            self._line(_stage_line(self._view.stages[-1]))
+            self._line(_stage_line(self._view.stages[-1], self._view))
         for detail in (self._view.error or {}).get("details") or []:
-            self._line(f"  {detail}")
+            self._line(f"- {detail}")
         self._line(_head(self._view))
 
     def _progress(self, stage: views.Stage) -> None:
         """Show, on a terminal, how far the stage is: a line that the next one replaces."""
         if self._out.isatty() and (self._fresh_line or self._progress_shown):
-            self._out.write(f"\r{_stage_line(stage)[:78]}\x1b[K")
+            self._out.write(f"\r{_stage_line(stage, self._view)[:78]}\x1b[K")
             self._out.flush()
             self._progress_shown, self._fresh_line = True, True
 
@@ -100,8 +106,8 @@ def _head(view: RunView) -> str:
     return f"{subject}: {state}"
 
 
-def _stage_line(stage: views.Stage) -> str:
-    mark = "·" if stage.seconds is None else "✓"
+def _stage_line(stage: views.Stage, view: RunView) -> str:
+    mark = {"busy": "·", "ok": "✓", "bad": "✗"}[views.stage_mark(view, stage)]
     time = "" if stage.seconds is None else views.format_seconds(stage.seconds)
     detail = "  ".join(part for part in (views.progress_text(stage), time) if part)
     return f"{mark} {stage.name}  {detail}".rstrip()

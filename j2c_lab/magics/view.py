@@ -10,6 +10,7 @@ import dataclasses
 from collections import deque
 from typing import Any
 
+from j2c_lab.magics.metric_lines import MetricLineFilter
 from j2c_lab.magics.terminal import TerminalText
 
 #: Last values of a metric that are kept for its curve.
@@ -63,9 +64,13 @@ class RunView:
         self.state = ""
         self.reason = ""
         self.stages: list[Stage] = []
-        self.log = TerminalText(lines=200)
-        self.log_bytes = 0
+        self.log = TerminalText()
+        self._filter = MetricLineFilter()
+        #: What the last event added to the log, without the lines of metrics.
+        self.new_output = b""
         self.lost_bytes = 0
+        #: Digest of the bundle, once it is packed.
+        self.bundle = ""
         self.metrics: dict[str, Metric] = {}
         self.warnings: list[str] = []
         #: Short facts such as what was sent and what was found in the store.
@@ -88,6 +93,8 @@ class RunView:
     def end(self, exit_code: int, now: float) -> None:
         """The command ended."""
         self.exit_code, self.finished = exit_code, now
+        self.new_output = self._filter.end()
+        self.log.feed(self.new_output)
         self._close_stage(now)
 
     @property
@@ -123,6 +130,9 @@ class RunView:
         stage.what = str(event.get("what") or "")
 
     def _on_packed(self, event: dict[str, Any], now: float) -> None:
+        self.bundle = str(event.get("bundle") or "")
+        if self.verb == "pack":
+            self.facts.append(f"bundle {self.bundle}")
         for key, words in (("sent", "sent"), ("reused", "already there")):
             amount = event.get(key) or {}
             if amount.get("layers"):
@@ -147,9 +157,8 @@ class RunView:
             self._on_stage({"stage": "queued"}, now)
 
     def _on_log(self, event: dict[str, Any], now: float) -> None:
-        data = log_bytes(event)
-        self.log_bytes += len(data)
-        self.log.feed(data)
+        self.new_output = self._filter.feed(_log_bytes(event))
+        self.log.feed(self.new_output)
 
     def _on_gap(self, event: dict[str, Any], now: float) -> None:
         self.lost_bytes += int(event.get("bytes") or 0)
@@ -195,8 +204,7 @@ class RunView:
             self.stages[-1].seconds = now - self.stages[-1].started
 
 
-def log_bytes(event: dict[str, Any]) -> bytes:
-    """Return the bytes of a `log` event."""
+def _log_bytes(event: dict[str, Any]) -> bytes:
     if isinstance(text := event.get("text"), str):
         return text.encode("utf-8", "surrogatepass")
     return base64.b64decode(str(event.get("data") or ""))
@@ -220,6 +228,19 @@ def outcome_line(view: RunView) -> str:
             return f"submitted; follow it with %j2c logs {view.run} -f"
         return f"done in {format_seconds(view.duration)}"
     return f"j2c {view.verb} ended with exit code {view.exit_code}"
+
+
+def stage_mark(view: RunView, stage: Stage) -> str:
+    """Return `busy`, `ok` or `bad`.
+
+    What failed is the stage in which the run, or the command, ended; outputs are saved even then.
+    """
+    if stage.seconds is None and view.exit_code is None:
+        return "busy"
+    if view.exit_code in (None, 0) or view.detached is not None:
+        return "ok"
+    culprits = [s for s in view.stages if s.name != "saving"] or view.stages
+    return "bad" if stage is culprits[-1] else "ok"
 
 
 def progress_text(stage: Stage) -> str:
