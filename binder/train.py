@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 
 def log_metrics(step, **v):
-    print("::j2c-metrics", json.dumps({"step": step, **v}), flush=True)
+    print("\r::j2c-metrics", json.dumps({"step": step, **v}), flush=True)
 
 
 parser = argparse.ArgumentParser()

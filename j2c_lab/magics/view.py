@@ -191,10 +191,11 @@ class RunView:
 
     def _on_fetched(self, event: dict[str, Any], now: float) -> None:
         files = int(event.get("files") or 0)
-        text = f"{count(files, 'file')} ({format_bytes(event.get('bytes') or 0)})"
-        if event.get("skipped"):
-            text += f", {event['skipped']} there already"
-        self.facts.append(f"{text} in {event.get('directory')}")
+        text = f"{count(files, 'file')} in {event.get('directory')}"
+        brought = format_bytes(event.get("bytes") or 0)
+        skipped = event.get("skipped")
+        text += f" ({brought}, {skipped} there already)" if skipped else f" ({brought})"
+        self.facts.append(text)
 
     def _on_cancelling(self, event: dict[str, Any], now: float) -> None:
         self.facts.append("cancel was asked for")
