@@ -19,7 +19,7 @@ from j2c_lab.formats.manifest import (
 from j2c_lab.formats.paths import to_text
 from j2c_lab.installed.distributions import Installed, Site, read_site
 from j2c_lab.installed.interpreter import own, user_base
-from j2c_lab.installed.prefix import Prefix, read_prefix
+from j2c_lab.installed.prefix import CONDA, Prefix, read_prefix
 from j2c_lab.pack.base_image import held_by_local_base
 from j2c_lab.pack.editable import linked_distributions, repoint
 from j2c_lab.pack.loose import loose_files, one_of_each_name
@@ -87,6 +87,8 @@ def plan_environment(
         collector.add(site, place)
     collector.add_loose(found, sites)
     collector.add_sources(sources)
+    if found.kind == CONDA:
+        collector.add_conda_libraries(found)
     held = _held(found, collector, base, report)
     return EnvironmentPlan(
         prefix=os.fsdecode(found.path),
@@ -202,6 +204,13 @@ class _Collector:
         self.sources, left_out = sources.layers()
         self.left_out.extend(left_out)
         self.warnings.extend(sources.warnings)
+
+    def add_conda_libraries(self, prefix: Prefix) -> None:
+        """Add the shared libraries of a conda prefix that its Python packages need."""
+        from j2c_lab.pack.conda import library_layers
+
+        layers = self.all_layers()
+        self.sources += library_layers(prefix.path, (f for one in layers for f in one.files))
 
     def all_layers(self) -> list[LayerPlan]:
         layers = [d.layer for d in self.distributions] + self.sources

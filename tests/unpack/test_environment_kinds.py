@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -163,6 +164,49 @@ def test_the_python_packages_of_a_conda_prefix_travel(tmp_path: Path, wheel: Pat
     assert run_in(environment, "hello") == "hello"
     assert run_in(environment, "hello-raw") == "hello"
     assert run_in(environment, "python", "-c", "import idna; print(idna.encode('a'))") == "b'a'"
+
+
+def test_compiled_packages_of_conda_bring_the_libraries_they_need(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs a C compiler on Linux: other systems name libraries in another format")
+    venv = make_venv(tmp_path / "venv", system_site=False)
+    code = (
+        "import ctypes, pathlib\n"
+        "library = ctypes.CDLL(str(pathlib.Path(__file__).with_name('_native.so')))\n"
+        "print(library.outer())\n"
+    )
+    install(venv, make_wheel(tmp_path, "native", {"native/__init__.py": code}))
+    prefix = make_conda_prefix(tmp_path / "conda", venv)
+    (package,) = prefix.glob("lib/*/site-packages/native")
+    library = prefix / "lib" / "libdeep.so.1"
+    (tmp_path / "deep.c").write_text("int deep(void) { return 42; }")
+    (tmp_path / "middle.c").write_text("int deep(void); int middle(void) { return deep(); }")
+    (tmp_path / "outer.c").write_text("int middle(void); int outer(void) { return middle(); }")
+    shared = [compiler, "-shared", "-fPIC", "-o"]
+    run(*shared, f"{library}.0.0", tmp_path / "deep.c", "-Wl,-soname,libdeep.so.1")
+    library.symlink_to("libdeep.so.1.0.0")
+    middle = prefix / "lib" / "libmiddle.so"
+    run(*shared, middle, tmp_path / "middle.c", library, "-Wl,-rpath,$ORIGIN")
+    (prefix / "lib" / "libunrelated.so").write_bytes(library.read_bytes())
+    origin = "-Wl,-rpath,$ORIGIN/../../.."
+    run(
+        *shared,
+        package / "_native.so",
+        tmp_path / "outer.c",
+        origin,
+        "-L",
+        prefix / "lib",
+        "-lmiddle",
+    )
+
+    plan, environment = move(prefix, tmp_path / "root")
+
+    assert run_in(environment, "python", "-c", "import native") == "42"
+    names = [layer.name for layer in plan.layers]
+    assert "libdeep.so.1" in names
+    assert "libmiddle.so" in names
+    assert "libunrelated.so" not in names
 
 
 @pytest.mark.parametrize("version", PYTHONS)
