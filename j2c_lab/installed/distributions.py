@@ -160,6 +160,14 @@ def read_file(path: bytes) -> bytes | None:
         return None
 
 
+def renew_record(owner: Installed, path: bytes) -> None:
+    """Make the planned `RECORD` say what `owner.files` are now, after a change of them."""
+    place = _SITE + owner.info + b"/RECORD"
+    owner.files[:] = [file for file in owner.files if file.path != place]
+    prefix = os.path.dirname(os.path.dirname(os.path.dirname(path)))
+    owner.files.append(_new_record(owner, path, prefix))
+
+
 def _names(path: bytes) -> list[bytes]:
     try:
         return os.listdir(path)

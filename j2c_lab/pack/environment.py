@@ -23,6 +23,7 @@ from j2c_lab.installed.prefix import CONDA, Prefix, read_prefix
 from j2c_lab.pack.base_image import held_by_local_base
 from j2c_lab.pack.editable import linked_distributions, repoint
 from j2c_lab.pack.loose import loose_files, one_of_each_name
+from j2c_lab.pack.meson_editable import settle_meson_editables
 from j2c_lab.pack.own_closure import only_for_j2c
 from j2c_lab.pack.plan import (
     EnvironmentPlan,
@@ -83,6 +84,7 @@ def plan_environment(
         site.distributions.extend(linked_distributions(site))
     collector.leave_out_own(sites, project_root)
     for site, place in sites:
+        collector.warnings.extend(settle_meson_editables(site))
         collector.rewrites.extend(repoint(site, place, sources))
         collector.add(site, place)
     collector.add_loose(found, sites)

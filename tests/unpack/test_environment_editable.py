@@ -233,3 +233,39 @@ def test_an_editable_install_from_a_clone_inside_the_venv_works(tmp_path: Path) 
     _, environment = move(venv, tmp_path / "root", project_root=project)
 
     check(environment, tmp_path / "root" / "editable" / "one")
+
+
+def test_a_meson_editable_arrives_as_an_ordinary_install(tmp_path: Path) -> None:
+    source = tmp_path / "one"
+    (source / "mesonic").mkdir(parents=True)
+    (source / "mesonic" / "__init__.py").write_text(
+        "from pathlib import Path\n"
+        "def main():\n    print(Path(__file__).with_name('data.txt').read_text(), __file__)\n"
+    )
+    (source / "mesonic" / "data.txt").write_text("data")
+    (source / "meson.build").write_text(
+        "project('mesonic', version: '1.0')\n"
+        "py = import('python').find_installation(pure: true)\n"
+        "py.install_sources('mesonic/__init__.py', 'mesonic/data.txt', subdir: 'mesonic')\n"
+    )
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
+        '[project]\nname = "mesonic"\nversion = "1.0"\nrequires-python = ">=3.10"\n'
+        'scripts = { mesonic = "mesonic:main" }\n'
+    )
+    venv = make_venv(tmp_path / "venv")
+    install(venv, "meson-python", "meson", "ninja")
+    path = f"{venv / 'bin'}:{os.environ['PATH']}"
+    python = venv / "bin" / "python"
+    options = ["--python", python, "--no-build-isolation", "-e", source]
+    run(uv(), "pip", "install", "-q", *options, PATH=path)
+    root = tmp_path / "root"
+
+    plan, environment = move(venv, root, away=(source,))
+
+    assert plan.warnings == []
+    check(environment, root / "env", "mesonic")
+    code = (
+        "import importlib.metadata as m; print([f.locate().exists() for f in m.files('mesonic')])"
+    )
+    assert "False" not in run_in(environment, "python", "-c", code)
