@@ -6,13 +6,17 @@ set -eu
 main() {
     [ -x .venv/bin/python ] || make_environment "$(find_python)"
     [ -x .venv/bin/uv ] || .venv/bin/python -m pip install -q --disable-pip-version-check uv
-    # uv is many times faster, but does not read pip's settings: where only those know the index,
-    # pip does it.
-    VIRTUAL_ENV="$PWD/.venv" .venv/bin/uv pip install -q "$@" 2>.venv/uv.log ||
+    install_with_uv "$@" || UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 install_with_uv "$@" ||
         .venv/bin/python -m pip install -q --disable-pip-version-check "$@" || {
             cat .venv/uv.log >&2
             exit 1
         }
+}
+
+# uv is many times faster than pip, but reads none of pip's settings: where only those know the way
+# to the index, pip does it. The second try is for networks with a certificate authority of their own.
+install_with_uv() {
+    VIRTUAL_ENV="$PWD/.venv" .venv/bin/uv pip install -q "$@" 2>.venv/uv.log
 }
 
 find_python() {

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,8 +64,6 @@ def make_environment(tmp_path):
 
 def _wheel(directory):
     """Build a wheel of one module, with pip's own idea of a project."""
-    import zipfile
-
     path = directory / "onlyhere-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("onlyhere.py", "ANSWER = 42\n")
@@ -76,19 +76,15 @@ def _wheel(directory):
 
 
 def _other_python():
-    """Return a Python of another version than this one."""
-    here = "%d.%d" % sys.version_info[:2]
-    for version in ("3.13", "3.12", "3.11", "3.10"):
-        if version != here:
-            found = subprocess.run(
-                [sys.executable, "-m", "uv", "python", "find", "--no-python-downloads", version],
-                capture_output=True,
-                text=True,
-            )
-            if found.returncode == 0:
-                return found.stdout.strip()
-    pytest.skip("no Python 3.10 here, nor another beside this one")
-    return ""
+    """Return a Python of another version than this one, from pyenv or PATH."""
+    own = ".".join(map(str, sys.version_info[:2]))
+    for version in [v for v in ("3.13", "3.10", "3.12") if v != own]:
+        found = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+        on_path = shutil.which(f"python{version}")
+        for candidate in [*map(str, found), *([on_path] if on_path else [])]:
+            if "shims" not in candidate:
+                return candidate
+    return pytest.skip(f"this machine has no Python beside {own}")
 
 
 def shown(outputs):
@@ -100,7 +96,10 @@ def shown(outputs):
 def test_the_environment_of_the_kernel_is_packed_and_the_results_come_back(
     which, start_kernel, make_environment, project, variables
 ):
-    python = make_environment(sys.executable if which == "same" else _other_python())
+    base = sys.executable if which == "same" else _other_python()
+    # "The cluster" is this machine: its base image has the same Pythons, found on the PATH.
+    variables["PATH"] = os.pathsep.join([str(Path(base).parent), os.environ["PATH"]])
+    python = make_environment(base)
     kernel = start_kernel(python, cwd=project, **variables)
     outputs, reply = kernel.run(
         "lr = 'a b'\nrun = %j2c submit train.py -- --lr {lr} '' '{\"a\": {}}' ${HOME} \\\n  end"
