@@ -40,7 +40,7 @@ def _pack(namespace: argparse.Namespace) -> int:
     )
 
     async def work(ledger: Ledger, output: Output) -> int:
-        result = await pack(request, ledger.store, output.event)
+        result = (await pack(request, ledger.store, output.event)).result
         for left in result.left_out:
             if output.json:
                 output.event(

@@ -112,7 +112,6 @@ def _status(namespace: argparse.Namespace) -> int:
 def _print_status(run: RunView, output: Output) -> None:
     now = time.time()
     state = run.state + (f": {run.reason}" if run.reason else "")
-    asked = run.resources.to_dict()
     lines = [
         ("run", run.id),
         ("name", run.name),
@@ -124,7 +123,7 @@ def _print_status(run: RunView, output: Output) -> None:
         ("took", "" if run.duration is None else text.duration(run.duration)),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("attempt", str(run.attempt) if run.attempt > 1 else ""),
-        ("asked for", ", ".join(f"{value} {name}" for name, value in asked.items() if value)),
+        ("asked for", _asked(run)),
         ("job", f"{run.scheduler} {run.handle}" if run.handle else ""),
         ("url", run.url),
     ]
@@ -133,6 +132,18 @@ def _print_status(run: RunView, output: Output) -> None:
             output.print(f"{label:<10} {value}")
     for file in run.outputs:
         output.print(f"{'output':<10} {file.path} ({text.size(file.size)})")
+
+
+def _asked(run: RunView) -> str:
+    asked = run.resources
+    parts = [
+        text.count(asked.gpus, "GPU") if asked.gpus else "",
+        text.count(asked.cpus, "CPU") if asked.cpus else "",
+        f"{text.size(asked.memory)} of memory" if asked.memory else "",
+        text.count(asked.nodes, "node") if asked.nodes > 1 else "",
+        text.duration(asked.time) if asked.time else "",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def _logs(namespace: argparse.Namespace) -> int:

@@ -94,6 +94,8 @@ class Run(Record):
     #: Where it came from, for people: the host's name and the project's path there.
     host: str = ""
     project: str = ""
+    #: Interpreter below the environment there. Where both sides share an image, it is here too.
+    python: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

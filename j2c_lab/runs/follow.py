@@ -12,7 +12,7 @@ from j2c_lab.formats.journal import EVENT, JournalRecord
 from j2c_lab.formats.run import Outcome
 from j2c_lab.runs.journal_reader import JournalReader
 from j2c_lab.runs.ledger import Ledger
-from j2c_lab.runs.view import STAGES, RunView, job_state, view
+from j2c_lab.runs.view import STAGES, RunView, final_view, job_state, view
 from j2c_lab.schedulers.base import ENDED, PENDING, UNKNOWN
 
 #: Seconds between looks at the store while the run writes, and when it has long been silent.
@@ -224,7 +224,7 @@ class Follower:
     async def _end(self) -> RunView:
         while True:
             try:
-                return await view(self._ledger, self._run_id)
+                return await final_view(self._ledger, self._run_id)
             except StoreError:
                 await self._sleep()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from j2c_lab.errors import NotFoundError
 from j2c_lab.runs.request import Request
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 Report = Callable[[dict[str, Any]], None]
 
 
-async def pack(request: Request, store: Store, report: Report) -> PackResult:
+class Packed(NamedTuple):
+    """A bundle in the store, and the interpreter below its environment."""
+
+    result: PackResult
+    python: str
+
+
+async def pack(request: Request, store: Store, report: Report) -> Packed:
     """Put what the request needs into the store; reports as `pack_bundle`, and warnings.
 
     Raises
@@ -33,7 +40,10 @@ async def pack(request: Request, store: Store, report: Report) -> PackResult:
     result = await pack_bundle(project, environment, store, report)
     for message in result.warnings:
         report({"event": "warning", "message": message})
-    return result
+    from j2c_lab.installed.prefix import read_prefix
+
+    # Known since the environment was planned: no interpreter is started for it.
+    return Packed(result, read_prefix(request.prefix).base.base_executable)
 
 
 async def preview(request: Request, store: Store, report: Report) -> dict[str, Any]:

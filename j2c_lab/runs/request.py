@@ -53,8 +53,8 @@ class Request(Record):
         """Return the same request under another run id."""
         return dataclasses.replace(self, id=run_id)
 
-    def run(self, bundle: str) -> Run:
-        """Return the run that executes this bundle."""
+    def run(self, bundle: str, python: str = "") -> Run:
+        """Return the run that executes this bundle; `python` is as in `Run`."""
         return Run(
             id=self.id,
             user=self.user,
@@ -75,6 +75,7 @@ class Request(Record):
             split_streams=self.split_streams,
             host=self.host,
             project=self.project,
+            python=python,
         )
 
 

@@ -51,7 +51,7 @@ async def submit(ledger: Ledger, request: Request, report: Report) -> Submitted:
     key = layout.request(ledger.user, request.id)
     await ledger.store.put(key, request.to_json(), if_absent=True)
     packed = await pack(request, ledger.store, report)
-    run = request.run(packed.digest)
+    run = request.run(packed.result.digest, packed.python)
     if not await _write_run(ledger, run):
         stored = await ledger.read(Run, layout.run(ledger.user, run.id))
         if stored is None or stored.bundle != run.bundle:
@@ -110,7 +110,7 @@ async def _pack_again(ledger: Ledger, documents: RunDocuments, report: Report) -
     assert request is not None  # a run without run.json has it
     ledger.pending.take_over(request.id, request.fingerprint())
     packed = await pack(request, ledger.store, report)
-    run = request.run(packed.digest)
+    run = request.run(packed.result.digest, packed.python)
     if await _write_run(ledger, run):
         return run
     stored = await ledger.read(Run, layout.run(ledger.user, run.id))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import time
 from typing import Any
 
 from j2c_lab.errors import J2CError
@@ -101,7 +103,9 @@ async def view(ledger: Ledger, run_id: str) -> RunView:
     """
     documents = await ledger.documents(run_id)
     job = None
-    if documents.submission is not None and not _attempt_ended(documents):
+    if documents.submission is not None and (
+        not _attempt_ended(documents) or _ended_by_scheduler(documents)
+    ):
         job = await job_state(ledger, documents.submission)
         if job.phase == ENDED:
             # The outcome is written before the job ends: what was not there before may be now.
@@ -110,6 +114,25 @@ async def view(ledger: Ledger, run_id: str) -> RunView:
     if _attempt_began(documents) and not _attempt_ended(documents):
         stage = await _stage(ledger, documents)
     return judge(ledger, documents, job, stage)
+
+
+async def final_view(ledger: Ledger, run_id: str, patience: float = 3.0) -> RunView:
+    """Return the state of a run whose last attempt has told its end.
+
+    A run that its scheduler ended (a time limit, a preemption) knows only that: the reason is the
+    scheduler's, which may need a moment, in seconds at most `patience`, to see the end itself.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        documents = await ledger.documents(run_id)
+        submission = documents.submission
+        known = submission is None or not _ended_by_scheduler(documents)
+        if known or time.monotonic() > deadline:
+            return await view(ledger, run_id)
+        assert submission is not None
+        if (await job_state(ledger, submission)).phase == ENDED:
+            return await view(ledger, run_id)
+        await asyncio.sleep(0.1)
 
 
 async def job_state(ledger: Ledger, submission: Submission) -> JobState:
@@ -139,10 +162,11 @@ def judge(ledger: Ledger, documents: RunDocuments, job: JobState | None, stage: 
         known["started"] = min(start.started for start in documents.starts.values())
     if _attempt_ended(documents):
         outcome = _decisive(documents.outcomes)
+        stopped = _ended_by_scheduler(documents) and job is not None and job.reason
         return RunView(
             **{**known, "started": outcome.started or known.get("started")},
-            state=outcome.state,
-            reason=outcome.reason,
+            state=FAILED if stopped else outcome.state,
+            reason=stopped or outcome.reason,
             finished=outcome.finished,
             exit_code=outcome.exit_code,
             signal=outcome.signal,
@@ -218,6 +242,15 @@ def _attempt_began(documents: RunDocuments) -> bool:
 def _attempt_ended(documents: RunDocuments) -> bool:
     nodes = documents.resources_nodes()
     return _attempt_began(documents) and len(documents.outcomes) >= nodes
+
+
+def _ended_by_scheduler(documents: RunDocuments) -> bool:
+    """Whether the attempt was told to end, and not because somebody cancelled the run."""
+    return (
+        _attempt_ended(documents)
+        and documents.cancellation is None
+        and _decisive(documents.outcomes).state == CANCELLED
+    )
 
 
 def _decisive(outcomes: dict[int, Outcome]) -> Outcome:

@@ -47,7 +47,7 @@ class InstalledEnvironment:
 
 
 def make_environment(
-    manifest: Manifest, root: str, python: str | None = None
+    manifest: Manifest, root: str, python: str | None = None, origin: str = ""
 ) -> InstalledEnvironment:
     """Make the environment of `manifest` in `root`, where its layers have been placed.
 
@@ -62,6 +62,9 @@ def make_environment(
     python : str, optional
         Interpreter to use; otherwise the one that runs this code, or one of the right version
         from PATH.
+    origin : str, optional
+        The interpreter that the environment had where it was packed, tried when none of those
+        fits: it is here too when both sides have the same image, or are one machine.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def make_environment(
         There is no Python of the right version, or the base image lacks what the bundle counts on.
     """
     root = os.path.abspath(root)
-    base = find_python(manifest.environment, python)
+    base = find_python(manifest.environment, python, origin)
     env = os.path.join(root, "env")
     executable = _make_venv(manifest, env, base)
     link_base_distributions(manifest, root, base)
@@ -79,10 +82,12 @@ def make_environment(
     return InstalledEnvironment(Path(executable), _variables(root, env))
 
 
-def find_python(environment: EnvironmentRef, python: str | None = None) -> Interpreter:
+def find_python(
+    environment: EnvironmentRef, python: str | None = None, origin: str = ""
+) -> Interpreter:
     """Return the interpreter to make the environment with; raises `UnpackError` if none fits."""
     tried: list[str] = []
-    for path in _candidates(environment, python):
+    for path in _candidates(environment, python, origin):
         try:
             interpreter = own() if path == sys.executable else ask(path)
         except EnvironmentNotSupportedError as error:
@@ -100,7 +105,7 @@ def find_python(environment: EnvironmentRef, python: str | None = None) -> Inter
     )
 
 
-def _candidates(environment: EnvironmentRef, python: str | None) -> Iterator[str]:
+def _candidates(environment: EnvironmentRef, python: str | None, origin: str) -> Iterator[str]:
     if python is not None:
         yield os.path.abspath(shutil.which(python) or python)
         return
@@ -112,6 +117,8 @@ def _candidates(environment: EnvironmentRef, python: str | None) -> Iterator[str
             path = os.path.join(folder, each)
             if os.path.isabs(path) and os.access(path, os.X_OK):
                 yield path
+    if os.path.isabs(origin) and os.access(origin, os.X_OK):
+        yield origin
 
 
 def _make_venv(manifest: Manifest, env: str, base: Interpreter) -> str:

@@ -171,7 +171,9 @@ class Stages:
     def _environment(self, manifest: Manifest) -> InstalledEnvironment:
         from j2c_lab.unpack.environment import make_environment
 
-        return make_environment(manifest, self.directory.path, os.environ.get("J2C_PYTHON"))
+        return make_environment(
+            manifest, self.directory.path, os.environ.get("J2C_PYTHON"), self.run.python
+        )
 
     def _save(self) -> tuple[list[OutputFile], list[str]]:
         """Save what there is to save; never fails, because the run itself is over."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pytest
 from cli_tools import Lab
 
 
@@ -98,3 +103,43 @@ def test_resuming_a_run_that_succeeded_is_wrong_usage(lab: Lab) -> None:
     done = lab("resume", "last")
     assert done.returncode == 2
     assert b"nothing to resume" in done.stderr
+
+
+def test_a_time_limit_is_told_as_what_it_was(lab: Lab) -> None:
+    lab.script("import time; print('up', flush=True); time.sleep(60)")
+    done = lab("submit", "train.py", "--time", "1s")
+    assert done.returncode == 143
+    assert b"failed after" in done.stderr
+    assert b"the time limit of 1s was reached" in done.stderr
+
+
+OTHERS = [
+    path
+    for path in sorted(Path(sys.base_prefix).parent.glob("3.*/bin/python3.[0-9][0-9]"))
+    if f"python3.{sys.version_info[1]}" != path.name and int(path.name[8:]) >= 10
+]
+
+
+@pytest.mark.parametrize("python", OTHERS, ids=[path.name for path in OTHERS])
+def test_an_environment_of_another_python_than_j2cs_own_is_moved(lab: Lab, python: Path) -> None:
+    subprocess.run([python, "-m", "venv", "--without-pip", lab.home / "other"], check=True)
+    lab.script("import sys; print(*sys.version_info[:2], sys.prefix != sys.base_prefix)")
+    done = lab("submit", "train.py", environ={"VIRTUAL_ENV": str(lab.home / "other")})
+    assert (done.returncode, done.stdout.decode()) == (0, f"3 {python.name[8:]} True\n")
+
+
+def test_a_run_is_cancelled_while_it_is_unpacked(lab: Lab) -> None:
+    for number in range(40):
+        (lab.project / f"{number}.bin").write_bytes(os.urandom(5_000_000))
+    lab.script("print('ran')")
+    run_id = lab("submit", "train.py", "--detach").stdout.decode().strip()
+    journal = lab.runs / run_id / "attempts/1/0/journal/0000000001"
+    while not journal.exists():
+        time.sleep(0.002)
+    assert lab("cancel", run_id).returncode == 0
+    followed = lab("logs", "-f", run_id)
+    (document,) = [json.loads(line) for line in lab("list", "--json").stdout.splitlines()]
+    if followed.stdout:
+        pytest.skip("it ran before the cancel was made")
+    assert document["state"] == "cancelled"
+    assert document["reason"].startswith("cancelled by ada")

@@ -156,7 +156,7 @@ def test_runs_are_found_by_id_parts_names_and_last(desk: Desk) -> None:
 
 def test_listing_a_page_does_not_read_the_other_runs(desk: Desk) -> None:
     async def work() -> None:
-        for number in range(300):
+        for number in range(100):
             run_id = await desk.make_run(run_id=f"20260101-{number:06d}-aaaaaa")
             await desk.submitted(run_id)
             await desk.started(run_id)
@@ -175,3 +175,15 @@ def test_listing_a_page_does_not_read_the_other_runs(desk: Desk) -> None:
         assert not any("journal" in key for key in reads)
 
     run(work())
+
+
+def test_a_run_that_its_scheduler_ended_says_the_schedulers_reason(desk: Desk) -> None:
+    async def work() -> RunView:
+        run_id = await with_attempt(desk, "running")
+        await desk.ended(run_id, "cancelled", signal=15, reason="ended by SIGTERM")
+        desk.said.answer = JobState(ENDED, "the time limit of 2h was reached", 143)
+        return await view(desk.ledger, run_id)
+
+    seen = run(work())
+    assert (seen.state, seen.reason) == ("failed", "the time limit of 2h was reached")
+    assert seen.process_exit_code() == 143
