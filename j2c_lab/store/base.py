@@ -41,11 +41,17 @@ class Store(Protocol):
         """Yield the object's bytes from `start` on, in pieces of at most 1 MiB."""
         ...
 
-    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+    async def put(
+        self, key: str, data: bytes, *, if_absent: bool = False, once: bool = False
+    ) -> bool:
         """Write an object; with `if_absent` only when there is none.
 
         Returns False when there was one already (only with `if_absent`). Of many callers at once
         with `if_absent`, exactly one gets True.
+
+        A try that got no answer may arrive late, after its repetition and after the next put: who
+        writes one key several times asks for `once`, a single try, and puts nothing else under a
+        key whose put has raised.
         """
         ...
 

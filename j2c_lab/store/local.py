@@ -39,7 +39,9 @@ class LocalStore:
             while piece := file.read(_PIECE):
                 yield piece
 
-    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+    async def put(
+        self, key: str, data: bytes, *, if_absent: bool = False, once: bool = False
+    ) -> bool:
         temporary = self._temporary()
         try:
             with open(temporary, "wb") as file:

@@ -76,9 +76,11 @@ class S3Store:
                 if not is_passing(error) or not await retry.failed():
                     raise self.client.told(error, key) from error
 
-    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+    async def put(
+        self, key: str, data: bytes, *, if_absent: bool = False, once: bool = False
+    ) -> bool:
         if not if_absent:
-            await self.client.call("put_object", key=self._prefix + key, body=data)
+            await self.client.call("put_object", key=self._prefix + key, body=data, once=once)
             return True
         if not await self._conditional.work():
             return await self._conditional.put_claimed(
@@ -173,9 +175,9 @@ class S3Store:
 
     async def _opened(self, key: str, place: int, etag: str | None) -> dict[str, Any] | None:
         """Return the answer whose body begins at `place` or before; None when nothing is there."""
-        asked: dict[str, Any] = {}
-        if place:
-            asked["Range"] = f"bytes={place}-"
+        # A range always, from 0 too: its answer tells the object's whole size, so that a body
+        # that something on the way cut short, its length included, is not taken for all.
+        asked: dict[str, Any] = {"Range": f"bytes={place}-"}
         if etag:
             asked["IfMatch"] = etag
         try:

@@ -49,7 +49,13 @@ class S3Client:
         self.endpoint = ""
 
     async def call(
-        self, operation: str, *, body: bytes | None = None, key: str = "", **parameters: Any
+        self,
+        operation: str,
+        *,
+        body: bytes | None = None,
+        key: str = "",
+        once: bool = False,
+        **parameters: Any,
     ) -> dict[str, Any]:
         """Send one request and return botocore's answer.
 
@@ -61,6 +67,8 @@ class S3Client:
             What to send.
         key : str, optional
             The object's key in the bucket.
+        once : bool
+            Whether a try without an answer is the last.
         **parameters
             As botocore names them.
 
@@ -89,7 +97,7 @@ class S3Client:
                     renewed = True
                     await self._renew(client)
                     continue
-                if not is_passing(error) or not await retry.failed():
+                if once or not is_passing(error) or not await retry.failed():
                     raise self._told(error, key, retry.failures > 0) from error
 
     def retry(self) -> Retry:
@@ -183,11 +191,18 @@ _SHARED_SETTINGS = (
 )
 
 
+_loaders: dict[str, Any] = {}
+
+
 def _create_client(patience: Patience) -> Any:
     from aiobotocore.config import AioConfig
     from aiobotocore.session import get_session
 
     session = get_session()
+    # It remembers the service's description, whose parsing is most of a client's making.
+    session.register_component(
+        "data_loader", _loaders.setdefault("one", session.get_component("data_loader"))
+    )
     custom = _has_own_endpoint(session)
     s3 = dict(session.get_config_variable("s3") or {})
     if custom and s3.get("addressing_style", "auto") == "auto":

@@ -109,7 +109,7 @@ class Uploader:
         pause = _FIRST_PAUSE
         while True:
             try:
-                put = self._store.put(self._key_of(self._segment), body)
+                put = self._store.put(self._key_of(self._segment), body, once=True)
                 await asyncio.wait_for(put, _PUT_TIMEOUT)
                 return certain
             except (J2CError, OSError, TimeoutError, asyncio.TimeoutError):

@@ -52,6 +52,7 @@ class Fault(NamedTuple):
     never hears of it. `answer-after`: the server does it, and an error answer is given. `cut`: the
     connection is reset in the middle of the answer's body. `shorten`: the answer's body is
     shortened and its length says so. `stall`: nothing moves for `seconds`, then all goes on.
+    `late`: the connection is reset, and the server gets the request `seconds` later.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class FaultProxy:
         self.faults: collections.Counter[str] = collections.Counter()
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._late: set[asyncio.Future[None]] = set()
         self._number = 0
         self._listening: asyncio.Server | None = None
         self._port = 0
@@ -179,6 +181,10 @@ class FaultProxy:
             await _pass(reader, None, request.length)
             await _answer_error(writer, fault, request.method)
             return True
+        if fault and kind == "late":
+            body = await reader.readexactly(request.length)
+            self._late.add(asyncio.ensure_future(self._deliver(head, body, fault.seconds)))
+            return False
         await asyncio.sleep(self.delay)
         head = [line for line in head if not line.lower().startswith(b"expect:")]
         up_writer.write(b"".join(head))
@@ -197,6 +203,13 @@ class FaultProxy:
             return True
         await asyncio.sleep(self.delay)
         return await self._pass_answer(kind, answer, up_reader, writer, request.method)
+
+    async def _deliver(self, head: list[bytes], body: bytes, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        reader, writer = await asyncio.open_connection(*self._upstream, limit=1 << 20)
+        writer.write(b"".join(head) + body)
+        await _head(reader)
+        _reset(writer)
 
     async def _pass_answer(
         self,

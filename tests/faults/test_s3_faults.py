@@ -150,6 +150,16 @@ async def test_a_download_that_is_cut_goes_on_where_it_was(
 
 
 @asynchronous
+async def test_a_body_that_is_shortened_with_its_length_is_not_taken_for_all(
+    proxy: FaultProxy, store: S3Store
+) -> None:
+    await store.put("k", data := os.urandom(100_000))
+    proxy.schedule = first("get", Fault("shorten"), times=3)
+    assert await store.get("k") == data
+    assert proxy.requests["get"] == 4
+
+
+@asynchronous
 async def test_an_object_replaced_during_a_cut_download_is_an_error_and_no_mixture(
     proxy: FaultProxy, store: S3Store
 ) -> None:
