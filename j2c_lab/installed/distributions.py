@@ -14,10 +14,13 @@ which tool, and where:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import os
 import posixpath
 import re
+from collections.abc import Iterator
 
 from j2c_lab.formats.planned import PlannedFile
 from j2c_lab.installed.scripts import EntryScript, parse_entry_scripts, without_place
@@ -91,8 +94,9 @@ def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = 
         not given.
     """
     owners = _Owners()
-    distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
-    loose = _divide(walk(path, _SITE[:-1], owners.claims), owners)
+    with _no_garbage_collection():
+        distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
+        loose = _divide(walk(path, _SITE[:-1], owners.claims), owners)
     directories = [prefix + b"/bin"] if bin_directories is None else bin_directories
     _add_outside(owners, path, prefix, directories)
     by_files = {id(one.files): one for one in distributions}
@@ -123,6 +127,19 @@ def read_distribution(
     _divide(found, owners)
     _add_outside(owners, path, prefix, bin_directories)
     return owner
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    # Tens of thousands of tuples are made here and none becomes garbage: looking for some among
+    # them took a sixth of the time.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def info_names(path: bytes) -> list[bytes]:
