@@ -85,6 +85,7 @@ class _Running:
         self.killed = False
 
     def start(self, command: Command, streams: Sequence[str]) -> None:
+        reaper.become_subreaper()
         writers = [self._open_pipe(stream) for stream in streams]
         try:
             process = subprocess.Popen(
