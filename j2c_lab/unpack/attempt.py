@@ -12,7 +12,7 @@ from j2c_lab.formats.run import AttemptStart, Outcome, Run
 from j2c_lab.store import layout
 from j2c_lab.unpack import records
 from j2c_lab.unpack.control import Control, Stopped
-from j2c_lab.unpack.deliver import deliver_leftovers, deliver_outcome
+from j2c_lab.unpack.deliver import deliver_leftovers, deliver_outcome, deliver_outputs
 from j2c_lab.unpack.fetch import disk_error
 from j2c_lab.unpack.journal import Journal
 from j2c_lab.unpack.link import StoreLink
@@ -137,6 +137,10 @@ class _Attempt:
             timeout = min(timeout, max(self.control.grace_left(self.run.grace), _LAST_WORDS))
         until = time.monotonic() + timeout
         if not self.link.finish_journal(timeout):
+            return False
+        try:
+            deliver_outputs(self.run, self.link, journal.spool.directory)
+        except J2CError:
             return False
         left = max(until - time.monotonic(), 1.0)
         if not deliver_outcome(self.settings, self.link, outcome, left):

@@ -28,6 +28,7 @@ from j2c_lab.unpack.spool import spooled_files, spooled_start
 from j2c_lab.unpack.workdir import RunDirectory, run_directories, try_lock
 
 _PAUSE = 0.5
+_OUTPUTS = "outputs"
 _PIECE = 1 << 20
 
 
@@ -43,6 +44,35 @@ def deliver_outcome(settings: Settings, link: StoreLink, outcome: Outcome, timeo
             if time.monotonic() + _PAUSE >= until:
                 return False
             time.sleep(_PAUSE)
+
+
+def keep_output(directory: Path, digest: str, path: Path) -> None:
+    """Keep an output file with the journal in `directory`, because the store is away."""
+    kept = directory / _OUTPUTS
+    kept.mkdir(mode=0o700, exist_ok=True)
+    # The name among the outputs may be a link; what it points to is what counts.
+    path = path.resolve()
+    try:
+        os.link(path, kept / digest)
+    except FileExistsError:
+        return
+    except OSError:
+        import shutil  # 8 ms, and mostly the link can be made
+
+        shutil.copyfile(path, kept / digest)
+
+
+def deliver_outputs(run: Run, link: StoreLink, directory: Path) -> None:
+    """Send the output files that were kept in `directory`; raises `StoreError`."""
+    for path in sorted((directory / _OUTPUTS).glob("*")):
+        key = layout.output(run.user, run.id, path.name)
+
+        async def put(store: Store, key: str = key, path: Path = path) -> bool:
+            return await store.put_file(key, path, if_absent=True, consume=True)
+
+        link.call(put)
+    with contextlib.suppress(OSError):
+        (directory / _OUTPUTS).rmdir()
 
 
 def deliver_leftovers(
@@ -82,6 +112,7 @@ def _deliver_one(settings: Settings, run: Run, link: StoreLink, left: Path) -> b
         prefix = layout.journal_prefix(run.user, run.id, number, rank_number)
         segment, have = link.call(lambda store: _arrived(store, prefix, key_of), 60)
         last = _send_records(link, left, segment + 1, have, key_of)
+        deliver_outputs(run, link, left)
         outcome = link.call(lambda store: _outcome(store, left, run, number, rank_number, last), 60)
         link.call(lambda store: records.write_outcome(store, settings, outcome), 60)
     except (J2CError, OSError):

@@ -142,7 +142,8 @@ class _Extraction:
         parent = place[: place.rindex(b"/")]
         if parent not in self.made:
             self._make_directory(parent)
-        descriptor = self._open(place)
+        mode = 0o755 if header.executable else 0o644
+        descriptor = self._open(place, mode)
         try:
             size = header.size
             if size <= _PIECE:
@@ -157,21 +158,22 @@ class _Extraction:
             if mtime != header.mtime:
                 raise FormatError(f"{show(header.path)} has not the time that its content gives")
             os.utime(descriptor, (mtime, mtime))
-            # Not left to the umask, which another thread may be changing just now.
-            os.fchmod(descriptor, 0o755 if header.executable else 0o644)
+            # Looking costs less than setting, and under the usual umask it is right already.
+            if os.fstat(descriptor).st_mode & 0o7777 != mode:
+                os.fchmod(descriptor, mode)
         finally:
             os.close(descriptor)
         return content
 
-    def _open(self, place: bytes) -> int:
+    def _open(self, place: bytes, mode: int) -> int:
         try:
-            return os.open(place, _OPEN_NEW, 0o600)
+            return os.open(place, _OPEN_NEW, mode)
         except FileExistsError:
             # Two distributions may own one file. Whether both mean the same content is judged
             # when both are written; see `place.settle`.
             beside = place + b".j2c-" + self.expected.digest[:16].encode()
             self.clashes.append(Clash(place, beside))
-            return os.open(beside, _OPEN_NEW, 0o600)
+            return os.open(beside, _OPEN_NEW, mode)
         except NotADirectoryError:
             raise UnsafePathError(f"{show(place)} lies below a file") from None
 

@@ -7,6 +7,7 @@ whose records have arrived are deleted. One thread appends, another reads and fo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -136,13 +137,15 @@ class Spool:
             self._descriptor = -1
 
     def remove(self) -> None:
-        """Delete all files: everything has arrived."""
+        """Delete all files and the directory: everything has arrived."""
         self.close()
         with self._lock:
             files = list(self._files)
             self._files.clear()
         for file in files:
             file.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.directory.rmdir()
 
     def _open_next(self) -> None:
         path = self.directory / f"{self._end.number:012d}-{self._end.at}.records"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from j2c_lab.errors import FormatError, J2CError
+from j2c_lab.errors import FormatError, J2CError, StoreError
 from j2c_lab.formats.manifest import PROJECT, LayerRef, Manifest
 from j2c_lab.formats.paths import check_entry_path, from_text
 from j2c_lab.formats.run import AttemptStart, Cancellation, Outcome, OutputFile, Run
@@ -20,6 +20,7 @@ from j2c_lab.unpack import records
 from j2c_lab.unpack.cache import open_cache
 from j2c_lab.unpack.command import Places, make_command, run_directory
 from j2c_lab.unpack.control import Control
+from j2c_lab.unpack.deliver import keep_output
 from j2c_lab.unpack.extract import Expected
 from j2c_lab.unpack.fetch import do_layers
 from j2c_lab.unpack.inputs import resolve_inputs
@@ -187,13 +188,20 @@ class Stages:
             message = f"an output was not saved: {line}"
             self.journal.event({"event": "warning", "message": message, "remedy": ""})
         until = time.monotonic() + self.control.grace_left(self.run.grace)
+        away = False
 
         def put(digest: str, path: Path) -> None:
-            key = layout.output(self.run.user, self.run.id, digest)
-            timeout = None
-            if self.control.ending:
-                timeout = max(until - time.monotonic(), 1.0)
-            self.link.call(lambda store: store.put_file(key, path, if_absent=True), timeout)
+            nonlocal away
+            if not away:
+                key = layout.output(self.run.user, self.run.id, digest)
+                timeout = max(until - time.monotonic(), 1.0) if self.control.ending else None
+                try:
+                    self.link.call(lambda store: store.put_file(key, path, if_absent=True), timeout)
+                    return
+                except StoreError:
+                    away = True
+            # It goes with the rest of what waits for the store to come back.
+            keep_output(self.journal.spool.directory, digest, path)
 
         saved = save_outputs(
             found, put, lambda size, files: self._progress(size, files, None, len(found))

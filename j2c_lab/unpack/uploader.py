@@ -35,15 +35,26 @@ class Uploader:
         The store's key of a segment's number.
     segment : int
         Number of the first segment to write.
+    interval, pause : float
+        Seconds between puts of one segment, and before a put is tried again the first time.
     """
 
     def __init__(
-        self, store: Store, spool: Spool, key_of: Callable[[int], str], segment: int = 1
+        self,
+        store: Store,
+        spool: Spool,
+        key_of: Callable[[int], str],
+        segment: int = 1,
+        *,
+        interval: float = INTERVAL,
+        pause: float = _FIRST_PAUSE,
     ) -> None:
         self._store = store
         self._spool = spool
         self._key_of = key_of
         self._segment = segment
+        self._interval = interval
+        self._first_pause = pause
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._finishing = False
@@ -74,7 +85,7 @@ class Uploader:
                 self._woken = False
                 continue
             if acknowledged.position > start.position and not self._finishing:
-                await self._pause(last + INTERVAL)
+                await self._pause(last + self._interval)
                 end = self._spool.until(start)
             last = time.monotonic()
             sealed = self._is_full(start, end) or self._finishing
@@ -106,7 +117,7 @@ class Uploader:
         if sealed:
             body += encode_record(JournalRecord(end.number, time.time(), SEAL))
         certain = True
-        pause = _FIRST_PAUSE
+        pause = self._first_pause
         while True:
             try:
                 put = self._store.put(self._key_of(self._segment), body, once=True)
