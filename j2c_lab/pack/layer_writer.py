@@ -29,7 +29,10 @@ _WINDOW_LOG = 22
 #: Bytes of content in one frame. Given to zstd at once, a frame is compressed where it lies; fed in
 #: pieces, it goes through a ring buffer, and matching across its seam takes 15 % longer.
 _FRAME = 1 << _WINDOW_LOG
-_PIECE = 1 << 20
+#: A large file is read and hashed in pieces that stay in the processor's cache.
+_PIECE = 256 << 10
+#: Files up to this size are read whole.
+_WHOLE = 1 << 20
 _TRIES = 3
 #: Python sources need their hash before their header; larger ones are read twice instead of kept.
 _LARGEST_IN_MEMORY = 16 << 20
@@ -207,7 +210,7 @@ class _LayerWriter:
         try:
             before = os.fstat(descriptor)
             size = before.st_size
-            in_memory = size <= _PIECE or (file.path.endswith(b".py") and size < _LARGEST_IN_MEMORY)
+            in_memory = size <= _WHOLE or (file.path.endswith(b".py") and size < _LARGEST_IN_MEMORY)
             if in_memory:
                 data = _read_exactly(descriptor, size, source)
                 content = sha256(data).digest()

@@ -13,6 +13,7 @@ from j2c_lab.pack.literals import named_but_left_out
 from j2c_lab.pack.plan import LayerPlan, PlannedFile, ProjectPlan
 from j2c_lab.pack.project_rules import Rules
 from j2c_lab.pack.project_walk import Walk
+from j2c_lab.pack.uncollected import uncollected
 
 #: Files of this size and more are layers of their own.
 _BIG = 4 << 20
@@ -77,7 +78,8 @@ def plan_project(
     top = os.fsencode(os.path.abspath(root))
     rules = Rules(top, exclude, [os.fsencode(os.path.abspath(d)) for d in extra_exclude_dirs])
     walk = Walk(top, rules)
-    walk.run()
+    with uncollected():
+        walk.run()
     if walk.unreadable:
         raise unreadable(walk.unreadable)
     warnings = walk.warnings + named_but_left_out(

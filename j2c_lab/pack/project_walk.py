@@ -101,8 +101,9 @@ class Walk:
         if directory.path:
             self._note_directory(directory.path[:-1])
         rules = self._rules.below(directory.rules, directory.real, directory.path, names)
+        directory = directory._replace(rules=rules)
         for entry in entries:
-            self._sort(entry, directory._replace(rules=rules), links)
+            self._sort(entry, directory, links)
 
     def _sort(
         self,
