@@ -192,16 +192,24 @@ def written(files: list[PlannedFile]) -> tuple[LayerResult, bytes]:
 
 
 def tar_of(data: bytes) -> tarfile.TarFile:
-    plain = io.BytesIO(ZstdDecompressor().decompress(data))
+    plain = io.BytesIO(plain_of(data))
     return tarfile.open(fileobj=plain, encoding="utf-8", errors="surrogateescape")
+
+
+def plain_of(data: bytes) -> bytes:
+    """Return what whole frames, one after another, hold."""
+    plain = b""
+    while data:
+        decompressor = ZstdDecompressor()
+        plain += decompressor.decompress(data)
+        assert decompressor.eof
+        data = decompressor.unused_data
+    return plain
 
 
 def read_back(data: bytes) -> list[Entry]:
     entries = []
-    decompressor = ZstdDecompressor()
-    plain = decompressor.decompress(data)
-    assert decompressor.eof and not decompressor.unused_data
-    if not plain:
+    if not plain_of(data):
         return []
     archive = tar_of(data)
     for member in archive.getmembers():
