@@ -119,7 +119,8 @@ def read_distribution(
     owners = _Owners()
     owner = _read_info(path, prefix, info, owners)
     found: list[PlannedFile] = []
-    for top in {place.split(b"/", 2)[1] for place in owners.claims} | set(owners.tops):
+    tops = {place.split(b"/", 2)[1] for place in owners.claims} | set(owners.tops)
+    for top in tops - {b"__pycache__"}:
         if os.path.isdir(path + b"/" + top):
             found.extend(walk(path + b"/" + top, _SITE + top, owners.claims))
         elif file := planned_file(path + b"/" + top, _SITE + top):

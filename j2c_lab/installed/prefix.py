@@ -68,10 +68,10 @@ def read_prefix(prefix: str) -> Prefix:
         return _below(path, ask(own().base_executable))
     base = ask(executable)
     if os.path.isdir(os.path.join(path, "conda-meta")):
-        return Prefix(CONDA, os.fsencode(path), base, _site_directories(path), False, None)
+        return Prefix(CONDA, os.fsencode(path), base, _site_directories(path, base), False, None)
     # A Python in the home directory is the user's, packages and all; any other is the image's.
     if os.path.realpath(path).startswith(os.path.realpath(os.path.expanduser("~")) + os.sep):
-        return Prefix(VENV, os.fsencode(path), base, _site_directories(path), False, None)
+        return Prefix(VENV, os.fsencode(path), base, _site_directories(path, base), False, None)
     return _below(path, base)
 
 
@@ -109,7 +109,7 @@ def _venv(path: str, config: dict[str, str]) -> Prefix:
         VENV,
         os.fsencode(path),
         base,
-        _site_directories(path),
+        _site_directories(path, base),
         system_site,
         user_site(base.python) if system_site else None,
     )
@@ -135,14 +135,25 @@ def _executable(path: str) -> str | None:
     return None
 
 
-def _site_directories(path: str) -> list[bytes]:
+def _site_directories(path: str, base: Interpreter) -> list[bytes]:
     found: dict[str, bytes] = {}
+    others: list[str] = []
     for lib in ("lib", "lib64"):
         directory = os.path.join(path, lib)
         names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
         for name in names:
             site = os.path.join(directory, name, "site-packages")
-            if re.fullmatch(r"(python|pypy)\d[\d.]*t?", name) and os.path.isdir(site):
+            match = re.fullmatch(r"(?:python|pypy)(\d+\.\d+)t?", name)
+            if not match or not os.path.isdir(site):
+                continue
+            if match[1] == base.python:
                 # lib64 is a link to lib nearly everywhere.
                 found.setdefault(os.path.realpath(site), os.fsencode(site))
+            else:
+                others.append(match[1])
+    if others and not found:
+        raise EnvironmentNotSupportedError(
+            f"{path} was made with Python {others[0]}, and its Python is {base.python} now",
+            "make the environment anew",
+        )
     return list(found.values())

@@ -36,7 +36,7 @@ def loose_files(
     scripts : iterable of Script
         Console scripts, which are made anew.
     """
-    if prefix.kind != VENV:
+    if prefix.kind != VENV or not os.path.exists(prefix.path + b"/pyvenv.cfg"):
         return []
     made = {script.name.encode("utf-8", "surrogateescape") for script in scripts}
     found = []

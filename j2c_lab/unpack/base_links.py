@@ -54,6 +54,8 @@ def link_base_distributions(manifest: Manifest, root: str, python: Interpreter) 
 
 
 def _link_all(files: list[PlannedFile], directories: dict[str, str], made: set[str]) -> None:
+    #: Names of modules, by their directory in the base and in the environment.
+    modules: dict[tuple[bytes, str], set[bytes]] = {}
     for file in files:
         top, _, rest = os.fsdecode(file.path).partition("/")
         path = os.path.join(directories[top], rest)
@@ -67,7 +69,34 @@ def _link_all(files: list[PlannedFile], directories: dict[str, str], made: set[s
             write_file(path, file.data, executable=file.executable)
         else:
             target = file.data if file.source is None else file.source
-            try:
-                os.symlink(target, os.fsencode(path))
-            except FileExistsError:
-                write_link(os.fsdecode(target), path)
+            _link(target, path)
+            if file.source is not None and path.endswith(".py"):
+                modules.setdefault((os.path.dirname(file.source), parent), set()).add(
+                    os.path.basename(file.source)[: -len(b".py")]
+                )
+    for (source, parent), names in modules.items():
+        _link_bytecode(source, parent, names)
+
+
+def _link_bytecode(source: bytes, parent: str, names: set[bytes]) -> None:
+    """Link what the base has compiled of its modules: it holds for the links to them too.
+
+    Python replaces a compiled file that is stale, it does not write into it.
+    """
+    try:
+        compiled = os.listdir(source + b"/__pycache__")
+    except OSError:
+        return
+    directory = os.path.join(parent, "__pycache__")
+    os.makedirs(directory, exist_ok=True)
+    for name in compiled:
+        if name.partition(b".")[0] in names:
+            path = os.path.join(directory, os.fsdecode(name))
+            _link(source + b"/__pycache__/" + name, path)
+
+
+def _link(target: bytes, path: str) -> None:
+    try:
+        os.symlink(target, os.fsencode(path))
+    except FileExistsError:
+        write_link(os.fsdecode(target), path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from environment_tools import (
+    BASE_PYTHON,
     content_of,
     digests,
     install,
@@ -146,6 +147,24 @@ def test_a_venv_whose_python_is_gone_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(EnvironmentNotSupportedError, match="is gone"):
         plan_environment(os.fspath(venv))
+
+
+def test_a_venv_whose_python_was_upgraded_says_so(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    (library,) = venv.glob("lib/python3.*")
+    library.rename(library.with_name("python3.5"))
+
+    with pytest.raises(EnvironmentNotSupportedError, match=r"made with Python 3\.5"):
+        plan_environment(os.fspath(venv))
+
+
+def test_a_venv_of_copies_is_read_like_one_of_links(tmp_path: Path) -> None:
+    run(BASE_PYTHON, "-m", "venv", "--without-pip", "--copies", tmp_path / "copies")
+    linked = make_venv(tmp_path / "linked", system_site=False)
+
+    plans = [plan_environment(os.fspath(venv)) for venv in (tmp_path / "copies", linked)]
+
+    assert plans[0].ref == plans[1].ref
 
 
 @pytest.mark.parametrize("name", ["nothing", "a-file", "empty"])

@@ -80,6 +80,28 @@ def test_libraries_find_each_other_by_origin_through_links(tmp_path: Path) -> No
     make_environment(manifest, os.fspath(root), os.fspath(base / "bin" / "python"))
 
 
+def test_what_the_base_has_compiled_is_used_and_is_no_content(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "compiled", {"compiled.py": "x = 1", "pack_/__init__.py": ""})
+    base = make_venv(tmp_path / "base", system_site=False)
+    install(base, wheel, tool="pip")
+    (cached,) = base.glob("lib/*/site-packages/__pycache__/compiled.*.pyc")
+    venv = make_venv(tmp_path / "venv", system_site=False)
+    install(venv, wheel, tool="uv")
+    plan = plan_environment(os.fspath(venv), base=inventory_of(base))
+    manifest = manifest_of(plan)
+    assert [d.name for d in manifest.environment.base_distributions] == ["compiled"]
+    before = cached.read_bytes()
+
+    python = os.fspath(base / "bin" / "python")
+    environment = make_environment(manifest, os.fspath(tmp_path / "root"), python)
+
+    code = "import compiled; print(compiled.__cached__)"
+    used = Path(run_in(environment, "python", "-v", "-c", code))
+    assert used.is_symlink()
+    assert used.is_relative_to(tmp_path / "root")
+    assert cached.read_bytes() == before
+
+
 def test_a_base_with_other_content_is_refused(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "common", {"common.py": "value = 1"})
     base = make_venv(tmp_path / "base", system_site=False)
