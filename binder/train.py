@@ -12,10 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from tqdm import tqdm
 
-
-def log_metrics(step, **v):
-    print("\r::j2c-metrics", json.dumps({"step": step, **v}), flush=True)
-
+from j2c_lab import log_metrics
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=1e-3)

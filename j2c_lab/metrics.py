@@ -27,6 +27,7 @@ def log_metrics(step: int | None = None, **values: float) -> None:
     """
     numbers = {name: float(value) for name, value in values.items()}
     line: dict[str, float] = numbers if step is None else {"step": int(step), **numbers}
-    # One write, so that lines of several threads or ranks do not mix.
-    sys.stdout.write(f"{PREFIX}{json.dumps(line)}\n")
+    # One write, so that lines of several threads or ranks do not mix. It begins with a carriage
+    # return, for a progress bar may stand on this line: only at a line's start is it a metric.
+    sys.stdout.write(f"\r{PREFIX}{json.dumps(line)}\n")
     sys.stdout.flush()
