@@ -5,3 +5,7 @@ done by `j2c … --json` in a process of the lab's own Python (`command`, `proce
 are folded into one small picture (`view`, `terminal`) that is drawn as HTML or text (`html`,
 `text`).
 """
+
+from j2c_lab.magics.result import MagicRun, RunDetachedError, RunFailedError
+
+__all__ = ["MagicRun", "RunDetachedError", "RunFailedError"]

@@ -186,7 +186,7 @@ def _metrics(view: RunView) -> str:
             f'<span style="opacity:0.65">{metric.lowest:.4g} to {metric.highest:.4g}</span>',
             f'<span style="opacity:0.65">{step}</span>',
         )
-        style = "text-align:left;padding:0 12px 0 0;border:none;background:transparent"
+        style = "text-align:left;padding:2px 12px 2px 0;border:none;background:transparent"
         rows.append("<tr>" + "".join(f'<td style="{style}">{c}</td>' for c in cells) + "</tr>")
     return (
         f'<table style="margin:6px 0 0 0;border:none;border-collapse:collapse;font-size:12px">'
