@@ -10,6 +10,9 @@ from collections import Counter
 
 import pytest
 
+# Wheels of this project that tests make need no front end; building it takes a minute and Node.
+os.environ.setdefault("J2C_LABEXTENSION", "skip")
+
 pytest_plugins = ["tests.real.s3_servers"]
 
 #: What may be missing even where everything is installed.

@@ -85,7 +85,7 @@ class J2CHandler(APIHandler):
         text = self.get_query_argument(name, None)
         if text is None:
             return default
-        if not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
+        if not re.fullmatch(r"\d{1,16}", text) or not least <= int(text) <= most:
             raise UsageError(f"{name} is no number from {least} to {most}")
         return int(text)
 
@@ -289,8 +289,7 @@ class OpenApi(J2CHandler):
     @endpoint
     async def get(self) -> None:
         """Return this API's description."""
-        self.set_header("Content-Type", "application/yaml")
-        self.finish(_description())
+        self.finish(_description(), set_content_type="application/yaml")
 
 
 class Unknown(J2CHandler):
@@ -316,7 +315,7 @@ async def send(handler: J2CHandler, pieces: Any, name: str) -> None:
         while piece := await call(_next(pieces)):
             handler.write(piece)
             await handler.flush()
-        handler.finish()
+        handler.finish(set_content_type="application/octet-stream")
 
 
 async def _next(pieces: Any) -> bytes:
