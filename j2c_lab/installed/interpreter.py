@@ -15,7 +15,10 @@ from j2c_lab.formats.record import Record
 # Runs in any Python from 3.7 on, isolated, so that no variable or user package changes the answer.
 _QUESTION = """
 import os, platform, site, sys, sysconfig
-libc = platform.libc_ver(sys.executable) if sys.platform == "linux" else ("", "")
+try:
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+except (AttributeError, OSError, ValueError):
+    libc = ""
 if sys.prefix != sys.base_prefix:
     sites = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
 else:
@@ -30,7 +33,7 @@ answer = {
     "python_full": platform.python_version(),
     "implementation": sys.implementation.name,
     "platform": sysconfig.get_platform(),
-    "libc": " ".join(libc).strip(),
+    "libc": libc,
     "prefix": sys.prefix,
     "base_prefix": sys.base_prefix,
     "site_packages": [p for p in dict.fromkeys(sites) if os.path.isdir(p)],
@@ -166,7 +169,7 @@ def _cache_file(executable: str) -> str | None:
         config = os.stat(os.path.join(os.path.dirname(path), "..", "pyvenv.cfg")).st_mtime_ns
     except OSError:
         config = 0
-    key = repr((path, os.path.realpath(path), stat.st_mtime_ns, stat.st_size, config, 1))
+    key = repr((path, os.path.realpath(path), stat.st_mtime_ns, stat.st_size, config, 2))
     name = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return os.path.join(cache_directory(), "interpreters", name + ".json")
 

@@ -129,7 +129,9 @@ class _Mender:
         return line if token is None else token + end
 
     def _literal(self, literal: str, path: str) -> str:
-        token = self._token(path) if path.count("/") > 1 else None
+        # Code may name any file; only what can hold modules is meant here.
+        is_place = path.endswith((".py", ".so")) or os.path.isdir(path)
+        token = self._token(path) if is_place and path.count("/") > 1 else None
         return literal if token is None else repr(token)
 
     def _token(self, path: str) -> str | None:

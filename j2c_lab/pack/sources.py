@@ -17,6 +17,11 @@ BASE = "base:"
 #: Where setuptools' strict mode puts a tree of links to the source, which no project would pack.
 _LINK_TREE = "/build/__editable__."
 
+#: Directories of the system: what lies there is of the image, or of no use elsewhere.
+_SYSTEM = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "run", "sbin", "sys", "usr"}
+)
+
 
 class Sources:
     """Turns absolute paths into bundle paths, and remembers which directories must travel.
@@ -129,7 +134,10 @@ class Sources:
         return False
 
     def _is_of_the_image(self, real: str, in_prefix: bool) -> bool:
-        return not in_prefix and any(
+        if in_prefix or _inside(real, "/usr/src") is not None:
+            return False
+        top = real.split("/", 2)[1]
+        return top in _SYSTEM or any(
             _inside(real, prefix) is not None for prefix in self._base_prefixes
         )
 

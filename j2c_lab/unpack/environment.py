@@ -147,6 +147,9 @@ def _show_own_packages(manifest: Manifest, root: str, env: str, base: Interprete
     package = os.path.join(site, "j2c_lab")
     if os.path.islink(package) or not os.path.lexists(package):
         write_link(os.path.dirname(os.path.abspath(errors.__file__)), package)
+    chain = os.path.join(site, "zz_j2c_base.pth")
+    if os.path.lexists(chain):
+        os.unlink(chain)
     if base.is_venv and manifest.environment.system_site:
         # The venv's parent is the parent of this one too, and visible already. Packages of the
         # user come before the base's, as they do in a Python that is no venv.
@@ -154,7 +157,7 @@ def _show_own_packages(manifest: Manifest, root: str, env: str, base: Interprete
         # No comprehension: in a `.pth` line it would not see the name `site`.
         calls = "; ".join(f"site.addsitedir({path!r})" for path in [user, *base.site_packages])
         line = f"import site; {calls}\n"
-        write_file(os.path.join(site, "zz_j2c_base.pth"), os.fsencode(line))
+        write_file(chain, os.fsencode(line))
 
 
 def _make_scripts(manifest: Manifest, root: str, python: str) -> None:

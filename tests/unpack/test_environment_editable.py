@@ -269,3 +269,21 @@ def test_a_meson_editable_arrives_as_an_ordinary_install(tmp_path: Path) -> None
         "import importlib.metadata as m; print([f.locate().exists() for f in m.files('mesonic')])"
     )
     assert "False" not in run_in(environment, "python", "-c", code)
+
+
+def test_code_in_a_pth_that_names_files_of_the_machine_brings_none_of_them(tmp_path: Path) -> None:
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    (extra / "extra_module.py").write_text("print('extra')")
+    (tmp_path / "notes.txt").write_text("")
+    venv = make_venv(tmp_path / "venv", system_site=False)
+    (site,) = venv.glob("lib/*/site-packages")
+    (site / "code.pth").write_text(
+        f"import os, site; os.path.isfile('/etc/passwd'); os.path.isdir('/etc/ssl'); "
+        f"os.path.isfile('{tmp_path}/notes.txt'); site.addsitedir('{extra}')\n"
+    )
+
+    plan, environment = move(venv, tmp_path / "root", away=(extra,))
+
+    assert run_in(environment, "python", "-c", "import extra_module") == "extra"
+    assert [layer.name for layer in plan.layers] == ["source of extra", "environment"]
