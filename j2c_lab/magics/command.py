@@ -15,7 +15,7 @@ from typing import NamedTuple
 VARIABLE = "J2C_COMMAND"
 
 #: What the command needs to start; a kernel may see `j2c_lab` without them.
-_NEEDED = ("rich", "shtab", "pathspec", "traitlets", "jupyter_core")
+_NEEDED = ("rich", "shtab", "traitlets", "jupyter_core")
 
 # `python -m` would put the user's directory first, where a file called `queue.py` or `rich.py`
 # would be imported instead of the real one.

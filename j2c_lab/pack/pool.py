@@ -208,6 +208,18 @@ def _plain(files: Sequence[PlannedFile]) -> list[tuple[Any, ...]]:
 
 
 def _cpus() -> int:
+    """Return how many processors this process may use, as a container's quota has it too."""
+    allowed = _allowed_cpus()
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        return max(1, min(allowed, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        # No container, no Linux, or `max`: no quota.
+        return allowed
+
+
+def _allowed_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -82,11 +82,17 @@ def plan_project(
         walk.run()
     if walk.unreadable:
         raise unreadable(walk.unreadable)
-    warnings = walk.warnings + named_but_left_out(
+    warnings = walk.warnings
+    if rules.is_home:
+        warnings.append(
+            "the project is the whole home directory, without what is hidden in it; "
+            "move the code into a directory of its own, or name one with --project"
+        )
+    warnings += named_but_left_out(
         top, walk.files, walk.left_out, walk.worth_a_warning, cache_directory
     )
     return ProjectPlan(
-        name=os.fsdecode(os.path.basename(top)).encode("utf-8", "replace").decode(),
+        name=os.path.basename(top).decode("utf-8", "replace"),
         root=os.fsdecode(top),
         layers=cut_into_layers(walk.files),
         left_out=walk.left_out,

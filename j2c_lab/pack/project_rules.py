@@ -61,6 +61,8 @@ class Rules:
 
     def __init__(self, root: bytes, exclude: Sequence[str], extra: Sequence[bytes]) -> None:
         self._root = root
+        #: In a home directory everything hidden is settings, caches and secrets.
+        self.is_home = root == os.path.abspath(os.path.expanduser(b"~"))
         self._extra = set(extra) | {os.path.realpath(path) for path in extra}
         # A .j2cignore at the top replaces what git ignores, everywhere.
         own = os.path.exists(os.path.join(root, b".j2cignore"))
@@ -84,7 +86,7 @@ class Rules:
         for name in self._names:
             if name in names:
                 content = _content(os.path.join(directory, name))
-                found = RuleSet(content, os.fsdecode(path + name))
+                found = RuleSet(content, (path + name).decode("utf-8", "replace"))
                 return [*above, (path, found)] if found else above
         return above
 
@@ -101,6 +103,8 @@ class Rules:
             return "used by j2c itself", False
         rule = self._listed(sets, path, name, is_directory)
         built_in = built_in_rule(name, is_directory)
+        if self.is_home and path == name and name[:1] == b"." and name not in _LISTS:
+            built_in = built_in or ("built-in: hidden in the home directory", False)
         if built_in is not None and not (rule is not None and _takes_back(rule)):
             return built_in
         if rule is not None and not rule.negated:

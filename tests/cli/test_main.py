@@ -162,7 +162,7 @@ def test_run_names_are_completed_by_bash(lab: Lab) -> None:
 
 
 def test_what_starts_often_loads_little(lab: Lab) -> None:
-    heavy = {"rich", "traitlets", "shtab", "tornado", "IPython", "jupyter_core", "pathspec"}
+    heavy = {"rich", "traitlets", "shtab", "tornado", "IPython", "jupyter_core"}
     code = (
         "import sys; from j2c_lab.cli import main; code = main(sys.argv[1:]);"
         "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"

@@ -138,6 +138,17 @@ class TestLeftOut:
             listener.bind("listener")
             assert rules(plan_project(str(root))) == {"pipe": "FIFO", "listener": "socket"}
 
+    def test_what_is_hidden_in_a_home_directory_stays_there(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("HOME", str(root))
+        write_tree(root, {".config/gcloud/token": "", ".bash_history": "", ".gitignore": ""})
+        write_tree(root, {"a.py": "", "src/.hidden": ""})
+        plan = plan_project(str(root))
+        assert places(plan) == {".gitignore", "a.py", "src/.hidden"}
+        assert "whole home directory" in plan.warnings[0]
+        assert rules(plan)[".config/"] == "built-in: hidden in the home directory"
+
     def test_a_project_that_is_an_environment_travels_without_it(self, root: Path):
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root)], check=True)
         write_tree(root, {"train.py": ""})
