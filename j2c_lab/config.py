@@ -8,8 +8,6 @@ files mentions J2C: most never do, and the import would be half of the command's
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import getpass
 import os
 import re
 import sys
@@ -18,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from j2c_lab.errors import UsageError
-from j2c_lab.formats.run import Resources, parse_memory, parse_time
 
 _CONFIG_NAMES = ("jupyter_config", "jupyter_server_config", "jupyter_lab_config", "j2c_config")
 
@@ -77,6 +74,8 @@ class Settings:
         UsageError
             The memory, the time or a number is none that can be asked for.
         """
+        from j2c_lab.formats.run import Resources, parse_memory, parse_time
+
         values = self.values
         for name, least in (("gpus", 0), ("cpus", 1), ("nodes", 1)):
             if values[name] is not None and values[name] < least:
@@ -240,6 +239,8 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         name = key.replace("-", "_")
         setting = SETTINGS.get(name)
         if setting is None:
+            import difflib
+
             near = difflib.get_close_matches(name, SETTINGS, 1)
             shown = ", ".join(sorted(name.replace("_", "-") for name in SETTINGS))
             raise UsageError(
@@ -276,6 +277,8 @@ def _user(environ: Mapping[str, str]) -> str:
     # In a hub all users are the same to the system (jovyan): the hub's own name tells them apart.
     if environ.get("JUPYTERHUB_USER"):
         return environ["JUPYTERHUB_USER"]
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

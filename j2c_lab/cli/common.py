@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from j2c_lab import loops
 from j2c_lab.cli import completion
 from j2c_lab.cli.output import Output, open_output
 from j2c_lab.config import Settings, load_settings
 from j2c_lab.errors import UsageError
-from j2c_lab.runs.ledger import Ledger
-from j2c_lab.store.opener import open_store
+
+if TYPE_CHECKING:
+    from j2c_lab.runs.ledger import Ledger
+    from j2c_lab.store.base import Store
 
 
 def verb(
@@ -46,15 +48,21 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
+def add_sources(group: Any) -> None:
+    """Add the options that say what is packed."""
+    for option, metavar, help in (
+        ("--project", "DIR", "the project (found upwards by default)"),
+        ("--venv", "PREFIX", "the environment to pack (the active one by default)"),
+    ):
+        action = group.add_argument(option, metavar=metavar, help=help)
+        completion.mark(action, completion.DIRECTORY)
+    group.add_argument("--base", metavar="FILE", help="inventory of the base image (j2c base -o)")
+
+
 def settings_of(namespace: argparse.Namespace, project: str | None = None) -> Settings:
     """Return the settings for a verb that is called in the current directory."""
     flags = {"store": getattr(namespace, "store", None)}
     return load_settings(flags, project or os.getcwd(), os.environ)
-
-
-def open_ledger(settings: Settings) -> Ledger:
-    """Return the ledger of the user in the store of these settings."""
-    return Ledger(open_store(settings.store), settings.user)
 
 
 def run_async(
@@ -63,17 +71,44 @@ def run_async(
     settings: Settings | None = None,
 ) -> int:
     """Run a verb's work with its ledger and output, and close both."""
+    import asyncio
 
-    async def whole() -> int:
-        ledger = open_ledger(settings or settings_of(namespace))
-        output = open_output(namespace.json)
-        try:
-            return await work(ledger, output)
-        finally:
-            output.close()
-            await ledger.store.close()
+    from j2c_lab.runs.ledger import Ledger
 
-    return asyncio.run(whole())
+    settings = settings or settings_of(namespace)
+    user = settings.user
+    whole = _with_store(
+        namespace, settings, lambda store, output: work(Ledger(store, user), output)
+    )
+    return asyncio.run(whole)
+
+
+def run_with_store(
+    namespace: argparse.Namespace,
+    work: Callable[[Store, Output], Coroutine[Any, Any, int]],
+    settings: Settings,
+) -> int:
+    """Run a verb's work that needs the store alone; see `loops` for what `work` must heed."""
+    return loops.run(_with_store(namespace, settings, work))
+
+
+async def _with_store(
+    namespace: argparse.Namespace,
+    settings: Settings,
+    work: Callable[[Store, Output], Coroutine[Any, Any, int]],
+) -> int:
+    from j2c_lab.store.opener import open_store
+
+    output = open_output(namespace.json)
+    store = open_store(settings.store)
+    if store.local_path("") is None:
+        # All but directories wait for answers.
+        await loops.need_loop()
+    try:
+        return await work(store, output)
+    finally:
+        output.close()
+        await store.close()
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:

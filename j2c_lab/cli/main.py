@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from j2c_lab.errors import J2CError, UsageError
@@ -26,6 +27,22 @@ the Jupyter config. Exit code: 0; the run's own where it is followed (128 + sign
 usage; 125 when j2c itself could not do it."""
 
 
+#: In the order of `j2c --help`.
+_MODULES = {
+    "submit": "submit_verb",
+    "resume": "submit_verb",
+    "list": "run_verbs",
+    "status": "run_verbs",
+    "logs": "run_verbs",
+    "cancel": "run_verbs",
+    "fetch": "run_verbs",
+    "pack": "pack_verbs",
+    "base": "cluster_verbs",
+    "unpack": "cluster_verbs",
+    "completion": "cluster_verbs",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -37,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, rest = _split(arguments)
     json_wanted = "--json" in own
     try:
-        namespace, unknown = make_parser().parse_known_args(own)
+        namespace, unknown = make_parser(own[0] if own else None).parse_known_args(own)
         if unknown:
             remedy = f"j2c {namespace.verb} --help shows what there is"
             if namespace.verb == "submit":
@@ -66,10 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(internal, json_wanted)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command."""
-    from j2c_lab.cli import cluster_verbs, pack_verbs, run_verbs, submit_verb
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command, or one that knows `only` this verb.
 
+    A call loads what its own verb needs and no more: that is half of the command's start.
+    """
     parser = _Parser(
         prog="j2c",
         description=_DESCRIPTION,
@@ -81,10 +99,9 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(
         title="verbs", dest="verb", metavar="VERB", required=True, parser_class=_Parser
     )
-    submit_verb.add(verbs)
-    run_verbs.add(verbs)
-    pack_verbs.add(verbs)
-    cluster_verbs.add(verbs)
+    modules = {_MODULES[only]} if only in _MODULES else dict.fromkeys(_MODULES.values())
+    for name in modules:
+        import_module(f"j2c_lab.cli.{name}").add(verbs)
     return parser
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from j2c_lab.cli.text import count, duration, size
 from j2c_lab.errors import J2CError
-from j2c_lab.formats.journal import EVENT, GAP, LOG, STDERR, JournalRecord
+
+if TYPE_CHECKING:
+    from j2c_lab.formats.journal import JournalRecord
 
 
 def open_output(json_wanted: bool) -> Output:
@@ -41,6 +43,8 @@ class Output:
 
     def log(self, attempt: int, rank: int, record: JournalRecord) -> None:
         """Show a journal record; log bytes go out exactly as they are."""
+        from j2c_lab.formats.journal import EVENT, GAP, LOG, STDERR
+
         if record.kind == LOG:
             stream = sys.stderr if record.stream == STDERR else sys.stdout
             stream.flush()
@@ -132,6 +136,8 @@ class JsonOutput(Output):
         self.document(event)
 
     def log(self, attempt: int, rank: int, record: JournalRecord) -> None:
+        from j2c_lab.formats.journal import EVENT, GAP, LOG
+
         head = {"n": record.number, "attempt": attempt, "rank": rank, "time": record.time}
         if record.kind == LOG:
             joiner = self._texts.setdefault((attempt, rank, record.stream), Utf8Joiner())
@@ -149,7 +155,7 @@ class JsonOutput(Output):
 
     def prime(self, attempt: int, rank: int, record: JournalRecord) -> None:
         """Take a record that was shown before, for the half of a character at its end."""
-        if record.kind == LOG:
+        if record.stream:
             joiner = self._texts.setdefault((attempt, rank, record.stream), Utf8Joiner())
             joiner.feed(record.payload, record.at)
 

@@ -7,13 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from j2c_lab.cli.common import add_store, run_async, verb
+from j2c_lab.cli.common import add_sources, add_store, run_with_store, verb
 from j2c_lab.cli.output import Output
-from j2c_lab.cli.submit_verb import add_sources, source_settings
-from j2c_lab.config import default_prefix
-from j2c_lab.runs.ask import locate_project, make_request
-from j2c_lab.runs.ledger import Ledger
-from j2c_lab.runs.packing import pack
+from j2c_lab.config import default_prefix, load_settings
+from j2c_lab.runs.packing import Sources, pack
+from j2c_lab.store.base import Store
 
 
 def add(verbs: Any) -> None:
@@ -28,19 +26,20 @@ def add(verbs: Any) -> None:
 
 
 def _pack(namespace: argparse.Namespace) -> int:
-    project = locate_project(None, namespace.directory or namespace.project)
+    from j2c_lab.pack.project import find_project
+
+    project = find_project(os.getcwd(), namespace.directory or namespace.project)
     flags = {"store": namespace.store, "venv": namespace.venv, "base": namespace.base}
-    settings = source_settings(flags, project)
-    request = make_request(
+    settings = load_settings(flags, project, os.environ)
+    sources = Sources(
         project=project,
         prefix=settings.venv or default_prefix(os.environ),
-        user=settings.user,
-        cell="",
-        **settings.for_request(),
+        exclude=settings.exclude,
+        base=os.path.abspath(settings.base) if settings.base else "",
     )
 
-    async def work(ledger: Ledger, output: Output) -> int:
-        result = (await pack(request, ledger.store, output.event)).result
+    async def work(store: Store, output: Output) -> int:
+        result = (await pack(sources, store, output.event)).result
         for left in result.left_out:
             if output.json:
                 output.event(
@@ -51,10 +50,10 @@ def _pack(namespace: argparse.Namespace) -> int:
         if namespace.output:
             from j2c_lab.pack.archive import write_archive
 
-            size = await write_archive(result.manifest, ledger.store, Path(namespace.output))
+            size = await write_archive(result.manifest, store, Path(namespace.output))
             output.event({"event": "archive", "file": namespace.output, "bytes": size})
         if not output.json:
             output.print(result.digest)
         return 0
 
-    return run_async(namespace, work, settings)
+    return run_with_store(namespace, work, settings)

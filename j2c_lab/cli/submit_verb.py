@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from j2c_lab.cli import completion
-from j2c_lab.cli.common import add_run, add_store, pairs, run_async, verb
+from j2c_lab.cli.common import add_run, add_sources, add_store, pairs, run_async, verb
 from j2c_lab.cli.following import follow_to_end
 from j2c_lab.cli.output import Output
 from j2c_lab.config import Settings, default_prefix, load_settings
@@ -79,25 +79,9 @@ def add(verbs: Any) -> None:
     again.add_argument("--detach", action="store_true", help="do not follow the run")
 
 
-def add_sources(group: Any) -> None:
-    """Add the options that say what is packed."""
-    for option, metavar, help in (
-        ("--project", "DIR", "the project (found upwards by default)"),
-        ("--venv", "PREFIX", "the environment to pack (the active one by default)"),
-    ):
-        action = group.add_argument(option, metavar=metavar, help=help)
-        completion.mark(action, completion.DIRECTORY)
-    group.add_argument("--base", metavar="FILE", help="inventory of the base image (j2c base -o)")
-
-
-def source_settings(flags: dict[str, Any], project: str) -> Settings:
-    """Return the settings for packing `project`."""
-    return load_settings(flags, project, os.environ)
-
-
 def _submit(namespace: argparse.Namespace) -> int:
     project = locate_project(_file(namespace), namespace.project)
-    settings = source_settings(_flags(namespace), project)
+    settings = load_settings(_flags(namespace), project, os.environ)
     request = _request(namespace, settings, project)
 
     async def work(ledger: Ledger, output: Output) -> int:

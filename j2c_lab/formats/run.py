@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-import secrets
 import time
 
 from j2c_lab.errors import UsageError
@@ -24,7 +24,7 @@ def new_run_id(now: float | None = None, token: str | None = None) -> str:
         Six hexadecimal digits that tell runs of one second apart; random if not given.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    return f"{stamp}-{token or secrets.token_hex(3)}"
+    return f"{stamp}-{token or os.urandom(3).hex()}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

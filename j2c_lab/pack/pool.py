@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from j2c_lab import errors
 from j2c_lab.errors import J2CError, PackError
+from j2c_lab.loops import has_loop, need_loop
 from j2c_lab.pack.layer_writer import Advance, LayerResult, hash_layer, make_layer
 from j2c_lab.pack.plan import FileKey, PlannedFile
 from j2c_lab.pack.worker import ADVANCE, DONE, HASH, HEAD, PACK, decode, encode
+
+if TYPE_CHECKING:
+    import asyncio
 
 _MOST = 8
 #: Bytes below which starting a process (about 50 ms) is not worth it.
@@ -59,6 +62,12 @@ def workers_for(jobs: int, size: int, advance: Advance) -> Workers:
 
 async def run_all(jobs: Sequence[Callable[[], Awaitable[None]]], at_once: int) -> None:
     """Run all jobs, begun in their order, some at once; after an error none goes on."""
+    if not has_loop():
+        for job in jobs:
+            await job()
+        return
+    import asyncio
+
     gate = asyncio.Semaphore(at_once)
 
     async def run(job: Callable[[], Awaitable[None]]) -> None:
@@ -75,13 +84,13 @@ async def run_all(jobs: Sequence[Callable[[], Awaitable[None]]], at_once: int) -
 
 
 class _Here:
-    """Works in a thread of this process, one layer at a time."""
+    """Works in this process, one layer at a time: in a thread, where a loop must not be held."""
 
     size = 1
 
     def __init__(self, advance: Advance) -> None:
         self._advance = advance
-        self._one = asyncio.Lock()
+        self._one: asyncio.Lock | None = None
 
     async def pack(self, files: Sequence[PlannedFile], path: str) -> LayerResult:
         return await self._run(make_layer, files, path)
@@ -92,7 +101,12 @@ class _Here:
         return await self._run(hash_layer, files, known)
 
     async def _run(self, work: Callable[..., LayerResult], *arguments: Any) -> LayerResult:
+        if not has_loop():
+            return work(*arguments, self._advance)
+        import asyncio
+
         done: list[tuple[int, int]] = []
+        self._one = self._one or asyncio.Lock()
         async with self._one:
             result = await asyncio.to_thread(
                 work, *arguments, lambda size, files: done.append((size, files))
@@ -115,7 +129,7 @@ class _Processes:
         self.size = size
         self._advance = advance
         self._all: list[asyncio.subprocess.Process] = []
-        self._idle: asyncio.Queue[asyncio.subprocess.Process] = asyncio.Queue()
+        self._idle: asyncio.Queue[asyncio.subprocess.Process]
 
     async def pack(self, files: Sequence[PlannedFile], path: str) -> LayerResult:
         return await self._run((PACK, _plain(files), path))
@@ -126,6 +140,10 @@ class _Processes:
         return await self._run((HASH, _plain(files), list(known)))
 
     async def __aenter__(self) -> Workers:
+        await need_loop()
+        import asyncio
+
+        self._idle = asyncio.Queue()
         try:
             for _ in range(self.size):
                 process = await _start()
@@ -152,6 +170,8 @@ class _Processes:
         self, process: asyncio.subprocess.Process, task: tuple[Any, ...]
     ) -> LayerResult | J2CError:
         assert process.stdin is not None and process.stdout is not None
+        import asyncio
+
         try:
             process.stdin.write(encode(task))
             await process.stdin.drain()
@@ -183,6 +203,8 @@ class _Processes:
 
 
 async def _start() -> asyncio.subprocess.Process:
+    import asyncio
+
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",

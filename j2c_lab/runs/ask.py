@@ -9,8 +9,7 @@ from typing import Any
 
 from j2c_lab.errors import UsageError
 from j2c_lab.formats.run import EntryPoint, Resources, new_run_id
-from j2c_lab.runs.request import Request
-from j2c_lab.runs.view import host_name
+from j2c_lab.runs.request import Request, host_name
 
 SCRIPT = "script"
 MODULE = "module"

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from j2c_lab.errors import NotFoundError
-from j2c_lab.runs.request import Request
 from j2c_lab.store.base import Store
 
 if TYPE_CHECKING:
     from j2c_lab.pack.bundle import PackResult
     from j2c_lab.pack.plan import EnvironmentPlan, ProjectPlan
+    from j2c_lab.runs.request import Request
 
 Report = Callable[[dict[str, Any]], None]
+
+
+class Sources(NamedTuple):
+    """What is packed; a `Request` has these too."""
+
+    project: str
+    prefix: str
+    exclude: Sequence[str]
+    #: File with the base image's inventory, or empty.
+    base: str
 
 
 class Packed(NamedTuple):
@@ -24,8 +34,8 @@ class Packed(NamedTuple):
     python: str
 
 
-async def pack(request: Request, store: Store, report: Report) -> Packed:
-    """Put what the request needs into the store; reports as `pack_bundle`, and warnings.
+async def pack(sources: Sources | Request, store: Store, report: Report) -> Packed:
+    """Put what the sources need into the store; reports as `pack_bundle`, and warnings.
 
     Raises
     ------
@@ -36,21 +46,21 @@ async def pack(request: Request, store: Store, report: Report) -> Packed:
     """
     from j2c_lab.pack.bundle import pack_bundle
 
-    project, environment = plan(request, store, report)
+    project, environment = plan(sources, store, report)
     result = await pack_bundle(project, environment, store, report)
     for message in result.warnings:
         report({"event": "warning", "message": message})
     from j2c_lab.installed.prefix import read_prefix
 
     # Known since the environment was planned: no interpreter is started for it.
-    return Packed(result, read_prefix(request.prefix).base.base_executable)
+    return Packed(result, read_prefix(sources.prefix).base.base_executable)
 
 
-async def preview(request: Request, store: Store, report: Report) -> dict[str, Any]:
+async def preview(sources: Sources | Request, store: Store, report: Report) -> dict[str, Any]:
     """Return what `pack` would send and reuse, and report what it would leave out."""
     from j2c_lab.pack.bundle import preview as preview_bundle
 
-    project, environment = plan(request, store, report)
+    project, environment = plan(sources, store, report)
     result = await preview_bundle(project, environment, store, report)
     for message in result.warnings:
         report({"event": "warning", "message": message})
@@ -67,7 +77,7 @@ async def preview(request: Request, store: Store, report: Report) -> dict[str, A
 
 
 def plan(
-    request: Request, store: Store, report: Report
+    sources: Sources | Request, store: Store, report: Report
 ) -> tuple[ProjectPlan, EnvironmentPlan | None]:
     """Return what of the project and of the environment is to travel."""
     import time
@@ -79,12 +89,12 @@ def plan(
     # A store or an environment inside the project must not be packed with it.
     own = [str(path) for path in [store.local_path("")] if path is not None]
     project = plan_project(
-        request.project, exclude=request.exclude, extra_exclude_dirs=[*own, request.prefix]
+        sources.project, exclude=sources.exclude, extra_exclude_dirs=[*own, sources.prefix]
     )
     environment = plan_environment(
-        request.prefix,
-        base=_base(request.base),
-        project_root=request.project,
+        sources.prefix,
+        base=_base(sources.base),
+        project_root=sources.project,
         report=report,
     )
     return project, environment

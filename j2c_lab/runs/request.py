@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 
 from j2c_lab.formats.record import Record
 from j2c_lab.formats.run import EntryPoint, Job, Resources, Run
@@ -92,3 +93,8 @@ def job_of(run: Run, run_url: str, submission: int = 1) -> Job:
         image=run.image,
         queue=run.queue,
     )
+
+
+def host_name() -> str:
+    """Return this machine's name."""
+    return os.uname().nodename

@@ -11,6 +11,7 @@ from j2c_lab.errors import J2CError
 from j2c_lab.formats.journal import EVENT, SegmentParser
 from j2c_lab.formats.run import Outcome, OutputFile, Resources, Submission
 from j2c_lab.runs.ledger import Ledger, RunDocuments
+from j2c_lab.runs.request import host_name
 from j2c_lab.schedulers.base import ENDED, PENDING, RUNNING, UNKNOWN, JobState
 from j2c_lab.store import layout
 
@@ -274,10 +275,3 @@ async def _stage(ledger: Ledger, documents: RunDocuments) -> str:
                     if event.get("event") == "stage" and event.get("state") != "done":
                         stage = event.get("stage", stage)
     return stage if stage in STAGES else ""
-
-
-def host_name() -> str:
-    """Return this machine's name."""
-    import socket
-
-    return socket.gethostname()

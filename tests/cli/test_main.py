@@ -161,6 +161,23 @@ def test_run_names_are_completed_by_bash(lab: Lab) -> None:
     assert "completed-name" in done.stdout, done.stderr
 
 
+def test_a_pack_that_waits_for_nothing_loads_no_asyncio(lab: Lab) -> None:
+    lab.script("x = 1")
+    code = (
+        "import sys; from j2c_lab.cli import main; code = main(sys.argv[1:]);"
+        "print(code, 'asyncio' in sys.modules, file=sys.stderr)"
+    )
+    for text in ("x = 1", "x = 1", "x = 2"):
+        lab.script(text)
+        done = subprocess.run(
+            [sys.executable, "-c", code, "pack"],
+            env=lab.environ,
+            cwd=lab.project,
+            capture_output=True,
+        )
+        assert done.stderr.endswith(b"0 False\n"), done.stderr
+
+
 def test_what_starts_often_loads_little(lab: Lab) -> None:
     heavy = {"rich", "traitlets", "shtab", "tornado", "IPython", "jupyter_core"}
     code = (

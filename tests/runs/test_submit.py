@@ -13,9 +13,9 @@ from run_tools import Desk, run
 from j2c_lab.errors import NotFoundError, UsageError
 from j2c_lab.formats.run import EntryPoint, Job
 from j2c_lab.runs.cancel import cancel
-from j2c_lab.runs.request import Request
+from j2c_lab.runs.request import Request, host_name
 from j2c_lab.runs.submit import CancelledError, Submitted, dry_run, resume, submit
-from j2c_lab.runs.view import host_name, view
+from j2c_lab.runs.view import view
 from j2c_lab.schedulers.base import ENDED, RUNNING, JobState
 from j2c_lab.store import layout
 

@@ -9,8 +9,8 @@ from run_tools import Desk, run
 
 from j2c_lab.errors import NotFoundError, UsageError
 from j2c_lab.formats.run import Cancellation, EntryPoint, new_run_id
-from j2c_lab.runs.request import Request
-from j2c_lab.runs.view import RunView, host_name, view
+from j2c_lab.runs.request import Request, host_name
+from j2c_lab.runs.view import RunView, view
 from j2c_lab.schedulers.base import ENDED, PENDING, RUNNING, UNKNOWN, JobState
 from j2c_lab.store import layout
 
