@@ -32,6 +32,8 @@ INSTALLERS_NOTES = frozenset(
 )
 
 _SITE = b"site-packages/"
+#: A line of RECORD whose path is quoted, as csv does for commas and quotes, or for everything.
+_QUOTED_LINE = re.compile(rb'"((?:[^"]|"")*)","?([^",]*)')
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -244,10 +246,8 @@ def _claim(owner: Installed, record: bytes, path: bytes, prefix: bytes, owners: 
             if len(parts) == 3:
                 claims.setdefault(_SITE + parts[0], (files, parts[1]))
             continue
-        if line.startswith(b'"'):
-            end = line.rfind(b'",')
-            name = line[1:end].replace(b'""', b'"')
-            digest = line[end + 2 :].partition(b",")[0]
+        if match := _QUOTED_LINE.match(line):
+            name, digest = match[1].replace(b'""', b'"'), match[2]
         else:
             parts = line.rsplit(b",", 2)
             if len(parts) != 3:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from j2c_lab.errors import PackError
 from j2c_lab.formats.inventory import Inventory
 from j2c_lab.formats.manifest import (
     ENVIRONMENT,
@@ -75,8 +76,22 @@ def plan_environment(
         There is no environment at `prefix`.
     EnvironmentNotSupportedError
         Its Python is gone or does not start.
+    PackError
+        A file or directory of it cannot be read.
     """
-    found = read_prefix(prefix)
+    try:
+        return _plan(read_prefix(prefix), base, project_root, report or (lambda event: None))
+    except PermissionError as error:
+        raise PackError(
+            f"{os.fsdecode(error.filename or prefix)} cannot be read: permission denied",
+            "make it readable, or install the environment anew as yourself",
+        ) from None
+
+
+def _plan(
+    found: Prefix, base: Inventory | None, project_root: str | None, report: Report
+) -> EnvironmentPlan:
+    report({"event": "progress", "stage": "pack", "what": "files of the environment"})
     sites = _read_sites(found)
     sources = _sources(found, [site.path for site, _ in sites], project_root)
     collector = _Collector()
@@ -133,7 +148,7 @@ def _sources(prefix: Prefix, sites: list[bytes], project_root: str | None) -> So
 
 
 def _held(
-    prefix: Prefix, collector: _Collector, base: Inventory | None, report: Report | None
+    prefix: Prefix, collector: _Collector, base: Inventory | None, report: Report
 ) -> dict[str, str]:
     wanted = {d.name: d.version for d in collector.distributions if d.layer.place == ENVIRONMENT}
     if base is None:
