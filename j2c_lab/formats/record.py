@@ -113,7 +113,8 @@ def _load(hint: Any, value: Any, where: str) -> Any:
         return [_load(arguments[0], item, where) for item in value]
     if origin is dict and isinstance(value, dict):
         return {key: _load(arguments[1], item, where) for key, item in value.items()}
-    if isinstance(hint, type):
+    # On Python 3.10 `list[str]` is an instance of `type` too.
+    if origin is None and isinstance(hint, type):
         if issubclass(hint, Record) and isinstance(value, dict):
             return hint.from_dict(value)
         if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -11,7 +11,7 @@ from j2c_lab.formats.digest import DIRECTORY, FILE, LINK
 from j2c_lab.formats.manifest import DanglingLink, LeftOut
 from j2c_lab.formats.paths import link_stays_inside, show, to_text
 from j2c_lab.pack.file_hashes import key_of
-from j2c_lab.pack.ignore import RuleSet
+from j2c_lab.pack.ignore import RuleSet, parse_rules
 from j2c_lab.pack.plan import PlannedFile
 from j2c_lab.pack.project_rules import Rules, is_secret_place
 
@@ -98,6 +98,7 @@ class Walk:
                 "the project's own directory is a virtual environment; its packages are left out"
             )
             entries = [entry for entry in entries if not _of_environment(entry, directory.real)]
+            names = {entry.name for entry in entries}
         if directory.path:
             self._note_directory(directory.path[:-1])
         rules = self._rules.below(directory.rules, directory.real, directory.path, names)
@@ -236,12 +237,31 @@ def _size_of(entry: os.DirEntry[bytes]) -> int | None:
         return None
 
 
+#: What venv, virtualenv, uv and conda make at the top of an environment.
+_ENVIRONMENT = frozenset(
+    {
+        b"pyvenv.cfg",
+        b"conda-meta",
+        b"lib64",
+        b"include",
+        b"pkgs",
+        b"share",
+        b"CACHEDIR.TAG",
+        b".lock",
+    }
+)
+
+
 def _of_environment(entry: os.DirEntry[bytes], root: bytes) -> bool:
     """Whether an entry of a project that is itself an environment belongs to the environment."""
-    if entry.name in (b"pyvenv.cfg", b"conda-meta", b"lib64", b"include", b"pkgs", b"share"):
+    if entry.name in _ENVIRONMENT:
         return True
     if entry.name == b"bin":
         return os.path.exists(os.path.join(root, b"bin", b"python"))
+    if entry.name == b".gitignore":
+        # uv and Python 3.13 write one that hides the environment, and all beside it, from git.
+        with open(entry.path, "rb") as file:
+            return [rule.text for rule in parse_rules(file.read(), "")] == [b"*"]
     return entry.name == b"lib" and any(
         name.startswith(b"python") for name in os.listdir(os.path.join(root, b"lib"))
     )

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from environment_tools import make_venv
 from pack_tools import extract, files_opened, listing, pack_tree, settle, write_tree
 
 from j2c_lab.errors import PackError, UsageError
@@ -149,8 +150,10 @@ class TestLeftOut:
         assert "whole home directory" in plan.warnings[0]
         assert rules(plan)[".config/"] == "built-in: hidden in the home directory"
 
-    def test_a_project_that_is_an_environment_travels_without_it(self, root: Path):
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root)], check=True)
+    @pytest.mark.parametrize("tool", ["venv", "virtualenv", "uv"])
+    def test_a_project_that_is_an_environment_travels_without_it(self, root: Path, tool: str):
+        root.rmdir()
+        make_venv(root, tool)
         write_tree(root, {"train.py": ""})
         plan = plan_project(str(root))
         assert places(plan) == {"train.py"}
