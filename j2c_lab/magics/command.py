@@ -79,6 +79,12 @@ def kernel_environment(environ: Mapping[str, str], command: Command) -> dict[str
     return kept
 
 
+def notebook_name(environ: Mapping[str, str]) -> list[str]:
+    """Return `--name` with the notebook's name, for a run of one of its cells, if it is known."""
+    session = Path(environ.get("JPY_SESSION_NAME", ""))
+    return [f"--name={session.stem}"] if session.suffix == ".ipynb" else []
+
+
 def _parse(given: str) -> list[str]:
     if given.lstrip().startswith("["):
         try:

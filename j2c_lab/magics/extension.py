@@ -102,7 +102,11 @@ def _call(
     verb, *rest = arguments
     options = rest[: rest.index("--")] if "--" in rest else rest
     live = verb in _LIVE and not _PLAIN.intersection(options)
-    added = (["--json"] if live else []) + (["-"] if source is not None else [])
+    added = ["--json"] if live else []
+    if source is not None:
+        added.append("-")
+        if not any(option.split("=")[0] == "--name" for option in options):
+            added += commands.notebook_name(os.environ)
     argv = [*command.argv, verb, *added, *rest]
     env = commands.kernel_environment(os.environ, command)
     env.setdefault("COLUMNS", str(shutil.get_terminal_size((100, 24)).columns))

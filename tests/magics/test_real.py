@@ -1,5 +1,6 @@
 """The magics with the real `j2c`: a real kernel, a real environment, a run on this machine."""
 
+import contextlib
 import json
 import os
 import re
@@ -192,3 +193,37 @@ def test_files_of_the_user_do_not_shadow_what_j2c_imports(project, variables, st
     kernel = start_kernel(cwd=project.parent, **variables)
     outputs, reply = kernel.run("import os; os.chdir('a project')\n%j2c list")
     assert reply["status"] == "ok", shown(outputs)
+
+
+@pytest.mark.slow
+def test_ipython_on_a_terminal_shows_the_log_as_it_is(project, variables):
+    import pty
+
+    (project / "bar.py").write_text(
+        "for n in range(0, 101, 50): print(f'\\r{n}%', end='', flush=True)\nprint()\n"
+    )
+    code = (
+        "get_ipython().run_line_magic('load_ext', 'j2c_lab'); "
+        "run = get_ipython().run_line_magic('j2c', 'submit bar.py')"
+    )
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "-c", code],
+        cwd=project,
+        env={**os.environ, **variables, "PYTHONPATH": str(ROOT)},
+        stdin=child,
+        stdout=child,
+        stderr=child,
+    )
+    os.close(child)
+    shown_bytes = b""
+    # A terminal whose other side was closed answers with an error on Linux, with nothing on macOS.
+    with contextlib.suppress(OSError):
+        while data := os.read(parent, 4096):
+            shown_bytes += data
+    os.close(parent)
+    assert process.wait() == 0, shown_bytes
+    text = shown_bytes.decode().replace("\r\n", "\n")
+    assert "\r0%\r50%\r100%\n" in text
+    assert re.search(r"^✓ pack  .*files", text, re.MULTILINE)
+    assert re.search(r"^run \S+: succeeded after", text, re.MULTILINE)
