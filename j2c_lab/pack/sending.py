@@ -65,8 +65,14 @@ class Sender:
         """Make and send what the store lacks."""
         todo = [item for item in carried(self._items) if not (item.certain and item.present)]
         if todo:
-            make = functools.partial(self._make, staging_directory(self._store))
-            await self._work(todo, "packing", lambda item: item.unpacked_size, make)
+            staging = staging_directory(self._store)
+            make = functools.partial(self._make, staging)
+            try:
+                await self._work(todo, "packing", lambda item: item.unpacked_size, make)
+            finally:
+                # A worker can begin a file just after it was removed; by now all have ended.
+                for item in todo:
+                    _remove(_staged_path(staging, item))
 
     def save_caches(self) -> None:
         """Write what was learned, for the next pack."""
@@ -106,7 +112,7 @@ class Sender:
         self._learn(item, await workers.hash(item.plan.files, item.foretold.known))
 
     async def _make(self, staging: str, workers: Workers, item: Item) -> None:
-        path = os.path.join(staging, f"{_STAGED}{os.getpid()}-{id(item):x}")
+        path = _staged_path(staging, item)
         try:
             result = await workers.pack(item.plan.files, path)
             foretold = item.digest
@@ -119,8 +125,7 @@ class Sender:
             if not item.present:
                 await self._send(item, result, path)
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            _remove(path)
 
     async def _send(self, item: Item, result: LayerResult, path: str) -> None:
         key = layout.layer(result.digest)
@@ -168,3 +173,12 @@ def staging_directory(store: Store) -> str:
                 if entry.name.startswith(_STAGED) and entry.stat().st_mtime < limit:
                     os.unlink(entry.path)
     return path
+
+
+def _staged_path(staging: str, item: Item) -> str:
+    return os.path.join(staging, f"{_STAGED}{os.getpid()}-{id(item):x}")
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

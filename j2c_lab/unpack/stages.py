@@ -46,9 +46,6 @@ _SAVING_MOST = 10.0
 _PROGRESS_PAUSE = 0.2
 #: Below this the cache would fill with versions of the user's code; large files are worth it.
 _WORTH_KEEPING = 16 << 20
-#: What `unpack.notebook` says of a failed cell.
-_OWN_WORDS = re.compile(rb"j2c: ([^\n]{1,300})")
-_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(rb"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b[^\n]{0,300}")
 
 
@@ -276,11 +273,9 @@ def _outer_environment() -> dict[str, str]:
 def _why(ended: Ended, tail: bytes, out_of_memory: bool) -> str:
     if ended.signal is None:
         last = tail.rstrip().rpartition(b"\n")[2]
-        match = _EXCEPTION.match(_COLOUR.sub(b"", last)) or _OWN_WORDS.match(last)
-        if match is None:
-            return f"exit code {ended.exit_code}"
-        words = match[match.lastindex or 0].decode("utf-8", "backslashreplace")
-        return f"exit code {ended.exit_code}: {words}"
+        match = _EXCEPTION.match(last)
+        why = f": {match[0].decode('utf-8', 'backslashreplace')}" if match else ""
+        return f"exit code {ended.exit_code}{why}"
     name = signal.Signals(ended.signal).name
     if out_of_memory:
         return f"killed by {name}: the job was out of memory"
