@@ -89,6 +89,16 @@ def shell(script: str) -> list[str]:
     return ["bash", "-euo", "pipefail", "-c", script]
 
 
+def environment(command: Command) -> dict[str, str]:
+    """Return the command's whole environment: this process's, as a user has it.
+
+    Without settings of Python: where bytecode may not be written (usual in containers), every
+    start of j2c would compile it anew.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**own, **command.env}
+
+
 def timed(command: Command) -> Timing:
     """Run once, from its starting point.
 
@@ -107,7 +117,7 @@ def timed(command: Command) -> Timing:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
-            env={**os.environ, **command.env},
+            env=environment(command),
         )
         assert process.stderr is not None
         errors = process.stderr.read()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.harness import Command
+from benchmarks.harness import Command, environment
 
 _SECONDS_BETWEEN_LOOKS = 0.02
 
@@ -43,7 +43,7 @@ def peak_of(command: Command) -> Peak:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **command.env},
+            env=environment(command),
         )
         while process.poll() is None:
             members = _tree(process.pid)

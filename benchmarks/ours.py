@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.harness import Command
+from benchmarks.harness import Command, environment
 from benchmarks.workspace import Workspace, discard
 from j2c_lab.formats.run import EntryPoint, Run, new_run_id
 from j2c_lab.store import layout
@@ -25,10 +24,15 @@ J2C = Path(sys.executable).with_name("j2c")
 
 @dataclasses.dataclass(frozen=True)
 class Lab:
-    """One user's side: a store, and a home of their own with its caches."""
+    """One user's side: a store, and a home of their own with its caches.
+
+    `base` is the inventory of the base image; not given, it is the Python that runs j2c, as for a
+    user who says nothing.
+    """
 
     store: Path
     home: Path
+    base: Path | None = None
 
     def env(self) -> dict[str, str]:
         """Settings under which j2c finds nothing but this home."""
@@ -50,13 +54,15 @@ class Lab:
         argv: list[str | Path] = [J2C, "pack", project, "--store", self.store]
         if venv is not None:
             argv += ["--venv", venv]
+        if self.base is not None:
+            argv += ["--base", self.base]
         return Command(name=name, argv=argv, env=self.env())
 
     def packed(self, project: Path, venv: Path | None) -> dict[str, Any]:
         """Pack, and return the `packed` event."""
         command = self.pack(project, venv)
         result = subprocess.run(
-            [*command.argv, "--json"], env={**os.environ, **command.env}, capture_output=True
+            [*command.argv, "--json"], env=environment(command), capture_output=True
         )
         if result.returncode:
             text = (result.stdout + result.stderr).decode(errors="replace")[-2000:]
@@ -90,9 +96,7 @@ def opened(command: Command, *trees: Path) -> Opened | None:
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "strace"
         argv = ["strace", "-f", "-qq", "-o", log, "-e", "signal=none", *command.argv]
-        subprocess.run(
-            argv, env={**os.environ, **command.env}, check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(argv, env=environment(command), check=True, stdout=subprocess.DEVNULL)
         text = log.read_text(errors="replace")
     files = set()
     for path, flags in re.findall(r'open(?:at)?\(.*?"([^"]+)", ([A-Z_|]+)', text):
@@ -101,9 +105,10 @@ def opened(command: Command, *trees: Path) -> Opened | None:
     return Opened(len(files), sum("(" in line for line in text.splitlines()))
 
 
-def fresh_lab(space: Workspace, name: str) -> Lab:
-    """Return a lab that has never packed anything."""
-    lab = Lab(space.scratch / f"{name}-store", space.scratch / f"{name}-home")
+def fresh_lab(space: Workspace, name: str, *, bare: bool = True) -> Lab:
+    """Return a lab that has never packed anything; `bare`: its base image has no packages."""
+    base = space.bare_base if bare else None
+    lab = Lab(space.scratch / f"{name}-store", space.scratch / f"{name}-home", base)
     lab.forget()
     return lab
 

@@ -7,6 +7,7 @@ uv does not); both see the packages of the base interpreter.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -33,6 +34,8 @@ class Workspace:
         self.second_project = root / "home" / "bert" / "work" / "experiment"
         self.uv_cache = root / "uv-cache"
         self.peers = root / "peers"
+        #: Inventory of a base image that holds no packages: everything travels, as with the peers.
+        self.bare_base = root / "bare-base.json"
         self.scratch = root / "scratch"
         #: `tar | zstd -3` of the environment and the project, for the peers that unpack.
         self.archive = root / "peer.tar.zst"
@@ -53,6 +56,7 @@ class Workspace:
         self._once("second-venv", say, self._make_second_venv)
         self._once("projects", say, self._make_projects)
         self._once("peers", say, self._make_peers)
+        self._once("bare-base", say, self._make_bare_base)
         self._once("archive", say, self._make_archive)
 
     def uv_env(self) -> dict[str, str]:
@@ -111,6 +115,12 @@ class Workspace:
         # venv-pack 0.2.0 imports pkg_resources, which newer setuptools no longer have.
         wanted = ["venv-pack==0.2.0", "setuptools<81"]
         self._uv("pip", "install", "-q", "--python", str(self.peers / "bin" / "python"), *wanted)
+
+    def _make_bare_base(self) -> None:
+        j2c = Path(sys.executable).with_name("j2c")
+        subprocess.run([j2c, "base", "-o", self.bare_base], check=True)
+        inventory = json.loads(self.bare_base.read_bytes())
+        self.bare_base.write_text(json.dumps({**inventory, "distributions": []}))
 
     def _make_archive(self) -> None:
         from benchmarks import peers

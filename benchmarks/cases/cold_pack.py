@@ -41,5 +41,6 @@ CASE = Case(
     run=run,
     repeats=5,
     about="Nothing in the store, no cache of hashes; the files are in the page cache for both. "
-    "venv-pack packs the environment alone, j2c the project too.",
+    "The base image has no packages, so everything travels. venv-pack packs the environment alone, "
+    "j2c the project too.",
 )

@@ -11,7 +11,7 @@ def run(space: Workspace, repeats: int) -> list[Row]:
     """Pack the first user's, then the second's with caches of their own, into one store."""
     del repeats
     first = ours.fresh_lab(space, "second-user")
-    second = ours.Lab(first.store, space.scratch / "second-user-home-2")
+    second = ours.Lab(first.store, space.scratch / "second-user-home-2", first.base)
     second.forget()
     first.packed(space.project, space.venv)
     before = set(first.store.rglob("*.tar.zst"))
