@@ -144,10 +144,22 @@ def default_prefix(environ: Mapping[str, str]) -> str:
         if directory and directory.rstrip("/") != own:
             for name in ("python", "python3"):
                 path = os.path.join(directory, name)
-                if os.access(path, os.X_OK):
-                    # bin/python of a venv is a link out of it: the prefix is where the link is.
-                    return os.path.dirname(os.path.abspath(directory))
+                if not os.access(path, os.X_OK):
+                    continue
+                if os.path.basename(directory.rstrip("/")) != "bin":
+                    # A shim, as pyenv's: only the Python behind it knows where it lives.
+                    return _ask_prefix(path) or sys.prefix
+                # bin/python of a venv is a link out of it: the prefix is where the link is.
+                return os.path.dirname(os.path.abspath(directory))
     return sys.prefix
+
+
+def _ask_prefix(python: str) -> str | None:
+    import subprocess
+
+    code = "import sys; sys.stdout.write(sys.prefix)"
+    done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 and os.path.isdir(done.stdout) else None
 
 
 def _environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:

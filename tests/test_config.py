@@ -121,3 +121,13 @@ def test_the_callers_environment_is_packed_before_j2cs_own(tmp_path: Path) -> No
     assert default_prefix({"CONDA_PREFIX": str(conda), "PATH": ""}) == str(conda)
     assert default_prefix({"PATH": path}) == str(conda)
     assert default_prefix({"PATH": str(Path(sys.prefix, "bin"))}) == sys.prefix
+
+
+def test_a_shim_is_asked_where_its_python_lives(home: Path) -> None:
+    shim = home / "shims" / "python"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    shim.chmod(0o755)
+    assert default_prefix({"PATH": str(shim.parent)}) == sys.prefix
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    assert default_prefix({"PATH": str(shim.parent)}) == sys.prefix

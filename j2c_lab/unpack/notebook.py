@@ -108,7 +108,7 @@ class _Execution:
     """One execution of one notebook."""
 
     def __init__(self, path: str, document: Any, output: Path, argv: list[str]) -> None:
-        self._path = path
+        self._name = os.path.basename(path)
         self._document = document
         self._output = output
         self._argv = argv
@@ -131,7 +131,7 @@ class _Execution:
             await _shut_down(client)
         if self._signal:
             name = signal.Signals(self._signal).name
-            return Ending(1, self._signal, f"{self._path} was ended by {name}")
+            return Ending(1, self._signal, f"{self._name} was ended by {name}")
         return ending
 
     async def _cells(self, client: NotebookClient, python: str) -> Ending:
@@ -144,7 +144,7 @@ class _Execution:
         for index, cell in enumerate(self._document.cells):
             if self._signal:
                 break
-            where = f"cell {index + 1} of {self._path}"
+            where = f"cell {index + 1} of {self._name}"
             try:
                 await client.async_execute_cell(cell, index)
             except CellExecutionError as error:
