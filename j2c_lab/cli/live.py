@@ -66,7 +66,9 @@ class LiveOutput(Output):
     def _show(self, event: dict[str, Any]) -> None:
         if self._progress is None:
             self._progress = _bar()
-            self._task = self._progress.add_task(event["stage"], total=None, counts="")
+            # What was done before the bar is shown is no part of its rate.
+            done = event.get("bytes", 0)
+            self._task = self._progress.add_task("", total=None, completed=done, counts="")
             self._progress.start()
         files, total = event.get("files"), event.get("total_files")
         counts = f"{files}/{total} files" if files is not None and total else ""

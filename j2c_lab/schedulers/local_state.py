@@ -26,6 +26,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,16 @@ class LocalState:
             os.rename(path, self.done / path.name)
 
     def prune(self, before: float) -> None:
-        """Forget jobs that ended before that time, in seconds since the epoch."""
-        for path in self.done.iterdir():
+        """Forget jobs that ended before that time, in seconds since the epoch.
+
+        And remove what submitters left that were killed in the middle of `add`, an hour ago.
+        """
+        old = [(path, before) for path in self.done.iterdir()]
+        old += [(path, time.time() - 3600) for path in self.directory.glob(".*")]
+        for path, limit in old:
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime < before:
-                    shutil.rmtree(path)
+                if path.stat().st_mtime < limit:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
