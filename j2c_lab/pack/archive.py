@@ -24,6 +24,7 @@ from j2c_lab.pack.layer_writer import LEVEL
 from j2c_lab.pack.sending import staging_directory
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
+from j2c_lab.store.renewal import counted_on
 
 if TYPE_CHECKING:
     from tarfile import TarInfo
@@ -116,11 +117,16 @@ async def _read_layer(layer: LayerRef, file: IO[bytes], store: Store) -> LayerRe
         with open(staged, "xb") as out:  # noqa: ASYNC230  (nothing else runs on this loop)
             size = _take_layer(layer, file, out)
         key = layout.layer(layer.digest)
-        await store.put_file(key, staged, if_absent=True, consume=True)
-        kept = (await store.stat([key]))[key].size if layer.place == USER else size
+        # Kept from `consume` for the case that `j2c gc` takes an old one away just now.
+        while not await store.put_file(key, staged, if_absent=True):
+            there = await counted_on(store, await store.stat([key]))
+            if key in there:
+                # Compressed again, those of the user base may have another size here.
+                size = there[key].size
+                break
     finally:
         staged.unlink(missing_ok=True)
-    return LayerRef.from_dict({**layer.to_dict(), "packed_size": kept})
+    return LayerRef.from_dict({**layer.to_dict(), "packed_size": size})
 
 
 def _take_layer(layer: LayerRef, file: IO[bytes], out: IO[bytes]) -> int:

@@ -19,6 +19,7 @@ from j2c_lab.pack.plan import EnvironmentPlan, ProjectPlan
 from j2c_lab.pack.sending import Report, Sender
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
+from j2c_lab.store.renewal import counted_on, is_young
 
 __all__ = ["PackResult", "Report", "pack_bundle", "preview"]
 
@@ -88,8 +89,8 @@ async def pack_bundle(
     items = make_items(project, environment)
     new = False
     manifest = make_manifest(project, environment, items) if _all_remembered(items) else None
-    # A bundle is written after its layers: where there is one, there is no need to ask for each.
-    if manifest is None or not await store.stat([layout.bundle(manifest.digest())]):
+    # A bundle is written after its layers: where there is a young one, `j2c gc` will leave them.
+    if manifest is None or not await _has_young(store, layout.bundle(manifest.digest())):
         sender = Sender(items, store, report)
         await sender.ask_store()
         try:
@@ -100,6 +101,8 @@ async def pack_bundle(
         manifest = make_manifest(project, environment, items)
         key = layout.bundle(manifest.digest())
         new = await store.put(key, manifest.to_json(), if_absent=True)
+        if not new and not await counted_on(store, await store.stat([key])):
+            new = await store.put(key, manifest.to_json(), if_absent=True)
     result = _result(project, environment, items, manifest, manifest.digest(), new, started)
     _report_end(result, report)
     return result
@@ -117,7 +120,7 @@ async def preview(
     """
     started = time.monotonic()
     items = make_items(project, environment)
-    sender = Sender(items, store, report or _silent)
+    sender = Sender(items, store, report or _silent, writes=False)
     await sender.ask_store()
     try:
         await sender.hash_layers(everything=True)
@@ -128,6 +131,11 @@ async def preview(
     manifest = make_manifest(project, environment, items)
     digest = "" if any(item.sent for item in carried(items)) else manifest.digest()
     return _result(project, environment, items, manifest, digest, False, started)
+
+
+async def _has_young(store: Store, key: str) -> bool:
+    info = (await store.stat([key])).get(key)
+    return info is not None and is_young(info)
 
 
 def _all_remembered(items: Sequence[Item]) -> bool:

@@ -17,6 +17,7 @@ from j2c_lab.pack.layer_writer import LayerResult, unreadable_error
 from j2c_lab.pack.progress import Meter
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
+from j2c_lab.store.renewal import counted_on
 
 if TYPE_CHECKING:
     from j2c_lab.pack.pool import Workers
@@ -36,8 +37,11 @@ _SAVE_EVERY = 1.0
 class Sender:
     """Brings the layers of one pack into the store."""
 
-    def __init__(self, items: list[Item], store: Store, report: Report) -> None:
+    def __init__(
+        self, items: list[Item], store: Store, report: Report, *, writes: bool = True
+    ) -> None:
         self._items = items
+        self._writes = writes
         self._store = store
         self._report = report
         self._saved = time.monotonic()
@@ -154,6 +158,8 @@ class Sender:
         if not keys:
             return
         found = await self._store.stat(sorted(keys))
+        if self._writes:
+            found = await counted_on(self._store, found)
         for item in items:
             info = found.get(layout.layer(item.digest)) if item.digest else None
             if info is not None:

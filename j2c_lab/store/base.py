@@ -90,6 +90,16 @@ class Store(Protocol):
         """Remove objects; a missing key is no error."""
         ...
 
+    async def renew(self, keys: Iterable[str]) -> set[str]:
+        """Make objects as young as if they were written now; return those that exist."""
+        ...
+
+    async def sweep(self, older_than: float) -> int:
+        """Remove what interrupted writes left behind over `older_than` seconds ago; return how
+        much of it there was: temporary files, uploads in parts that nobody will finish.
+        """
+        ...
+
     def local_path(self, key: str) -> Path | None:
         """Return a file that holds the object, when it lies on this machine; else None.
 

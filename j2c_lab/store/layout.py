@@ -13,6 +13,8 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,127}")
 LAYERS = "layers/sha256/"
 BUNDLES = "bundles/"
 RUNS = "runs/"
+#: There while `j2c gc` may delete; renewed with every batch.
+COLLECTING = "gc/running"
 
 
 def layer(digest: str) -> str:
@@ -23,6 +25,11 @@ def layer(digest: str) -> str:
 def bundle(digest: str) -> str:
     """`bundles/<digest>.json`"""
     return f"{BUNDLES}{_checked(digest)}.json"
+
+
+def check(token: str, name: str) -> str:
+    """An object of `j2c store check`."""
+    return f"check/{token}/{name}"
 
 
 def user_runs(user: str) -> str:

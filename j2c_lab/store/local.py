@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -70,6 +71,8 @@ class LocalStore:
             size = os.stat(path).st_size
             try:
                 if not consume:
+                    if if_absent and os.path.lexists(self._path(key)):
+                        return False
                     raise OSError(errno.EXDEV, "not ours to move")
                 os.rename(path, temporary)
             except OSError as error:
@@ -128,10 +131,45 @@ class LocalStore:
                 if error.errno not in (errno.ENOTEMPTY, errno.ENOENT, errno.EEXIST):
                     raise _store_error(error) from error
 
+    async def renew(self, keys: Iterable[str]) -> set[str]:
+        there = set()
+        for key in keys:
+            path = self._path(key)
+            try:
+                try:
+                    os.utime(path)
+                except PermissionError:
+                    # Another user's file: a copy of it can be ours.
+                    temporary = self._temporary()
+                    shutil.copyfile(path, temporary)
+                    os.replace(temporary, path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise _store_error(error) from error
+            there.add(key)
+        return there
+
+    async def sweep(self, older_than: float) -> int:
+        removed = 0
+        limit = time.time() - older_than
+        with os.scandir(self._staging()) as entries:
+            for entry in entries:
+                try:
+                    if entry.is_file(follow_symlinks=False) and entry.stat().st_mtime < limit:
+                        os.unlink(entry.path)
+                        removed += 1
+                except FileNotFoundError:
+                    continue
+        return removed
+
     def local_path(self, key: str) -> Path | None:
         return self._path(key)
 
     def staging(self) -> Path | None:
+        return self._staging()
+
+    def _staging(self) -> Path:
         path = self.directory / ".staging"
         try:
             path.mkdir(parents=True, exist_ok=True)

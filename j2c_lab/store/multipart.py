@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,27 @@ def part_size(size: int) -> int:
     while part * _MOST_PARTS < size:
         part *= 2
     return part
+
+
+async def abort_stale(client: S3Client, prefix: str, older_than: float) -> int:
+    """Give up uploads below `prefix` that were begun over `older_than` seconds ago; count them."""
+    count = 0
+    marker: dict[str, Any] = {}
+    limit = time.time() - older_than
+    while True:
+        answer = await client.call("list_multipart_uploads", Prefix=prefix, **marker)
+        for upload in answer.get("Uploads", ()):
+            if upload["Initiated"].timestamp() < limit:
+                await client.call(
+                    "abort_multipart_upload", key=upload["Key"], UploadId=upload["UploadId"]
+                )
+                count += 1
+        if not answer.get("IsTruncated"):
+            return count
+        marker = {
+            "KeyMarker": answer["NextKeyMarker"],
+            "UploadIdMarker": answer["NextUploadIdMarker"],
+        }
 
 
 class Multipart:

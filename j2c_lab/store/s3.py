@@ -164,6 +164,18 @@ class S3Store:
             *(self.client.call("delete_object", key=self._prefix + key) for key in keys)
         )
 
+    async def renew(self, keys: Iterable[str]) -> set[str]:
+        wanted = list(keys)
+        there = await asyncio.gather(*(self._renew(key) for key in wanted))
+        return {key for key, exists in zip(wanted, there, strict=True) if exists}
+
+    async def sweep(self, older_than: float) -> int:
+        return await multipart.abort_stale(self.client, self._prefix, older_than)
+
+    async def conditional_puts_work(self) -> bool:
+        """Return whether the server itself honours `if_absent`, or a stand-in has to."""
+        return await self._conditional.work()
+
     def local_path(self, key: str) -> Path | None:
         return None
 
@@ -172,6 +184,24 @@ class S3Store:
 
     async def close(self) -> None:
         await self.client.close()
+
+    async def _renew(self, key: str) -> bool:
+        # A copy onto itself is only allowed where something changes, so metadata is given anew.
+        source = {"Bucket": self.client.bucket, "Key": self._prefix + key}
+        try:
+            head = await self.client.call("head_object", key=self._prefix + key)
+            await self.client.call(
+                "copy_object",
+                key=self._prefix + key,
+                CopySource=source,
+                MetadataDirective="REPLACE",
+                Metadata=head.get("Metadata", {}),
+            )
+        except Refused as refused:
+            if refused.missing:
+                return False
+            raise
+        return True
 
     async def _opened(self, key: str, place: int, etag: str | None) -> dict[str, Any] | None:
         """Return the answer whose body begins at `place` or before; None when nothing is there."""
@@ -198,8 +228,9 @@ class S3Store:
         except Refused as refused:
             if refused.status != 412 and refused.error_code != "PreconditionFailed":
                 raise
-            # An earlier try whose answer was lost may be what stands there.
-            return refused.ambiguous and await self._token(key) == token
+            # An earlier try whose answer was lost may be what stands there. Asked for always:
+            # something on the way may have tried again too.
+            return await self._token(key) == token
         return True
 
     async def _token(self, key: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import os
 from collections.abc import Awaitable, Callable
@@ -209,6 +210,7 @@ def _create_client(patience: Patience) -> Any:
         # `bucket.host` needs a wildcard in DNS and certificate that few private servers have.
         s3["addressing_style"] = "path"
     config = AioConfig(
+        http_session_cls=_session_class(),
         s3=s3,
         signature_version="s3v4",
         connect_timeout=min(10.0, patience.stall),
@@ -223,6 +225,24 @@ def _create_client(patience: Patience) -> Any:
     )
     region = session.get_config_variable("region") or ("us-east-1" if custom else None)
     return session.create_client("s3", region_name=region, config=config)
+
+
+@functools.lru_cache(maxsize=1)
+def _session_class() -> type[Any]:
+    """aiobotocore's HTTP session, of which a request is one request.
+
+    aiohttp sends a PUT again by itself when a connection that it had kept is reset. A put that must
+    be tried once would be sent twice unseen, and one of them could arrive late.
+    """
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class Session(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: Any) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._retry_connection = False
+            return session
+
+    return Session
 
 
 def _has_own_endpoint(session: Any) -> bool:

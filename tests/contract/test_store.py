@@ -14,6 +14,7 @@ import pytest
 from j2c_lab.errors import NotFoundError
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
+from j2c_lab.store.check import check
 from j2c_lab.store.opener import open_store
 from tests.real.loops import asynchronous
 from tests.real.s3_servers import BUCKET
@@ -272,3 +273,37 @@ def test_a_store_serves_one_event_loop_after_another(url: str) -> None:
     assert asyncio.run(get()) == b"one"
     asyncio.run(put(b"two"))
     assert asyncio.run(get()) == b"two"
+
+
+@asynchronous
+async def test_a_renewed_object_is_young_and_the_same(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(data := os.urandom(17 * MIB))
+    await store.put("small", b"x", if_absent=True)
+    await store.put_file("large", path)
+    before = await store.stat(["small", "large"])
+    await asyncio.sleep(1.1)
+    assert await store.renew(["small", "large", "missing", "small/below"]) == {"small", "large"}
+    after = await store.stat(["small", "large"])
+    assert all(after[key].modified > before[key].modified for key in before)
+    assert await store.get("small") == b"x"
+    assert await store.get("large") == data
+    assert await store.put("small", b"y", if_absent=True) is False
+
+
+@asynchronous
+async def test_sweeping_leaves_what_is_young(store: Store) -> None:
+    await store.put("k", b"x")
+    assert await store.sweep(3600) == 0
+    assert await store.get("k") == b"x"
+
+
+@asynchronous
+async def test_the_check_finds_a_good_store_good(store: Store) -> None:
+    findings = [finding async for finding in check(store)]
+    expected = "warning" if "rclone" in os.environ.get("PYTEST_CURRENT_TEST", "") else "ok"
+    assert {finding.name: finding.severity for finding in findings} == {
+        **dict.fromkeys(["write", "read", "range", "list", "parts", "clock", "delete"], "ok"),
+        "once": expected,
+    }
+    assert [info.key async for info in store.scan("")] == []
