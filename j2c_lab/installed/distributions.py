@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 
 from j2c_lab.formats.planned import PlannedFile
+from j2c_lab.installed.records import Record, Records, parse_record
 from j2c_lab.installed.scripts import EntryScript, parse_entry_scripts, without_place
 from j2c_lab.installed.tree import planned_file, walk
 
@@ -32,8 +33,6 @@ INSTALLERS_NOTES = frozenset(
 )
 
 _SITE = b"site-packages/"
-#: A line of RECORD whose path is quoted, as csv does for commas and quotes, or for everything.
-_QUOTED_LINE = re.compile(rb'"((?:[^"]|"")*)","?([^",]*)')
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -75,13 +74,23 @@ class _Owners:
     """Who owns which path, filled from RECORD and what stands in for it."""
 
     def __init__(self) -> None:
-        #: From a file's place in the bundle to its owner's files and its SHA-256, as in RECORD.
-        self.claims: dict[bytes, tuple[list[PlannedFile], bytes]] = {}
+        #: From a file's place in the bundle to its owner's files.
+        self.claims: dict[bytes, list[PlannedFile]] = {}
+        self.hashes: dict[bytes, bytes | None] = {}
         #: From a first component to the owner of all below that nobody else owns.
         self.tops: dict[bytes, Installed] = {}
         #: Paths relative to the prefix, of files outside the directory of packages.
         self.outside: list[tuple[Installed, bytes]] = []
-        self.with_record: list[Installed] = []
+        self.with_record: list[tuple[Installed, Record]] = []
+
+    def settle(self) -> None:
+        """Turn all records into claims; of two for one file the first by name counts."""
+        others = self.claims
+        self.claims = {}
+        for owner, record in reversed(self.with_record):
+            self.claims.update(dict.fromkeys(record.hashes, owner.files))
+            self.hashes.update(record.hashes)
+        self.claims.update(others)
 
 
 def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = None) -> Site:
@@ -97,15 +106,20 @@ def read_site(path: bytes, prefix: bytes, bin_directories: list[bytes] | None = 
     """
     owners = _Owners()
     with _no_garbage_collection():
-        distributions = [_read_info(path, prefix, name, owners) for name in info_names(path)]
-        loose = _divide(walk(path, _SITE[:-1], owners.claims), owners)
+        records = Records(path)
+        distributions = [
+            _read_info(path, prefix, name, owners, records) for name in info_names(path)
+        ]
+        records.save()
+        owners.settle()
+        loose = _divide(walk(path, _SITE[:-1], owners.claims, owners.hashes), owners)
     directories = [prefix + b"/bin"] if bin_directories is None else bin_directories
     _add_outside(owners, path, prefix, directories)
     by_files = {id(one.files): one for one in distributions}
     tops = {}
     for name in _names(path):
         claim = owners.claims.get(_SITE + name)
-        tops[name] = by_files.get(id(claim[0])) if claim else None
+        tops[name] = None if claim is None else by_files.get(id(claim))
     outside = frozenset(relative for _, relative in owners.outside)
     return Site(path, distributions, loose, outside, tops)
 
@@ -119,7 +133,8 @@ def read_distribution(
     results here, where `read_site` gives it to the first.
     """
     owners = _Owners()
-    owner = _read_info(path, prefix, info, owners)
+    owner = _read_info(path, prefix, info, owners, None)
+    owners.settle()
     found: list[PlannedFile] = []
     tops = {place.split(b"/", 2)[1] for place in owners.claims} | set(owners.tops)
     for top in tops - {b"__pycache__"}:
@@ -209,54 +224,40 @@ def _from_metadata(info: bytes, name: str) -> tuple[str, str]:
     return name, version or "0"
 
 
-def _read_info(path: bytes, prefix: bytes, info: bytes, owners: _Owners) -> Installed:
+def _read_info(
+    path: bytes, prefix: bytes, info: bytes, owners: _Owners, records: Records | None
+) -> Installed:
     name, version = name_and_version(path, info)
     directory = path + b"/" + info
     owner = Installed(name, version, info)
     if not os.path.isdir(directory):  # distutils wrote one file
-        owners.claims.setdefault(_SITE + info, (owner.files, b""))
+        owners.claims.setdefault(_SITE + info, owner.files)
         return owner
     names = os.listdir(directory)
     owner.notes = frozenset(names)
     if b"entry_points.txt" in owner.notes:
         owner.scripts = parse_entry_scripts(read_file(directory + b"/entry_points.txt") or b"")
     for note in (b"RECORD", *INSTALLERS_NOTES):
-        owners.claims[_SITE + info + b"/" + note] = ([], b"")  # a list that nobody looks at
-    record = read_file(directory + b"/RECORD") if b"RECORD" in owner.notes else None
-    if record is not None:
-        owners.with_record.append(owner)
-        _claim(owner, record, path, prefix, owners)
+        owners.claims[_SITE + info + b"/" + note] = []  # a list that nobody looks at
+    if b"RECORD" in owner.notes:
+        record = (
+            parse_record(read_file(directory + b"/RECORD") or b"")
+            if records is None
+            else records.read(info)
+        )
+        owners.with_record.append((owner, record))
+        for outside in record.elsewhere:
+            _claim_outside(owner, outside, path, prefix, owners)
     elif b"installed-files.txt" in owner.notes:
         listed = read_file(directory + b"/installed-files.txt") or b""
-        lines = [posixpath.normpath(info + b"/" + line) + b",," for line in listed.splitlines()]
-        _claim(owner, b"\n".join(lines), path, prefix, owners)
+        for line in listed.splitlines():
+            _claim_outside(owner, info + b"/" + line, path, prefix, owners)
     else:
         for top in (read_file(directory + b"/top_level.txt") or b"").split():
             owners.tops.setdefault(top, owner)
             owners.tops.setdefault(top + b".py", owner)
     owners.tops[info] = owner
     return owner
-
-
-def _claim(owner: Installed, record: bytes, path: bytes, prefix: bytes, owners: _Owners) -> None:
-    claims, files = owners.claims, owner.files
-    for line in record.splitlines():
-        if line[:1] > b"/":  # past `"`, `.` and `/`: what nearly all lines are
-            parts = line.rsplit(b",", 2)
-            if len(parts) == 3:
-                claims.setdefault(_SITE + parts[0], (files, parts[1]))
-            continue
-        if match := _QUOTED_LINE.match(line):
-            name, digest = match[1].replace(b'""', b'"'), match[2]
-        else:
-            parts = line.rsplit(b",", 2)
-            if len(parts) != 3:
-                continue
-            name, digest, _ = parts
-        if name.startswith((b"../", b"/")):
-            _claim_outside(owner, name, path, prefix, owners)
-        else:
-            claims.setdefault(_SITE + name, (files, digest))
 
 
 def _claim_outside(
@@ -269,7 +270,7 @@ def _claim_outside(
         return
     relative = absolute[len(prefix) + 1 :]
     if absolute.startswith(path + b"/"):
-        owners.claims.setdefault(_SITE + absolute[len(path) + 1 :], (owner.files, b""))
+        owners.claims.setdefault(_SITE + absolute[len(path) + 1 :], owner.files)
     else:
         owners.outside.append((owner, relative))
 
@@ -281,7 +282,7 @@ def _add_outside(owners: _Owners, path: bytes, prefix: bytes, directories: list[
             _add_script(owner, prefix + b"/" + relative, rest, directories)
         elif file := planned_file(prefix + b"/" + relative, b"prefix/" + relative):
             owner.files.append(file)
-    for owner in owners.with_record:
+    for owner, _ in owners.with_record:
         owner.files.append(_new_record(owner, path, prefix))
 
 
@@ -292,7 +293,7 @@ def _divide(found: list[PlannedFile], owners: _Owners) -> list[PlannedFile]:
         claim = owners.claims.get(file.path)
         owner = owners.tops.get(file.path.split(b"/", 2)[1])
         if claim is not None:
-            claim[0].append(file)
+            claim.append(file)
         elif owner is not None:
             owner.files.append(file)
         else:
@@ -334,17 +335,18 @@ def _new_record(owner: Installed, path: bytes, prefix: bytes) -> PlannedFile:
     up = b"../" * (path[len(prefix) :].count(b"/"))
     skip = len(_SITE)
     names = [file[0][skip:] for file in owner.files if file[0].startswith(_SITE)]
+    if len(names) < len(owner.files):
+        for file in owner.files:
+            if file.path.startswith(b"scripts/"):
+                names.append(up + b"bin/" + file.path[len(b"scripts/") :])
+            elif file.path.startswith(b"prefix/"):
+                names.append(up + file.path[len(b"prefix/") :])
     names.append(owner.info + b"/RECORD")
-    for file in owner.files:
-        if file.path.startswith(b"scripts/"):
-            names.append(up + b"bin/" + file.path[len(b"scripts/") :])
-        elif file.path.startswith(b"prefix/"):
-            names.append(up + file.path[len(b"prefix/") :])
     names.sort()
     joined = b"\n".join(names)
     if b"," in joined or b'"' in joined:
         names = [_quoted(name) for name in names]
-    content = b"".join([name + b",,\n" for name in names])
+    content = b",,\n".join(names) + b",,\n"
     return PlannedFile(_SITE + owner.info + b"/RECORD", "f", False, None, None, content)
 
 

@@ -103,6 +103,18 @@ def user_base() -> str:
     return os.environ.get("PYTHONUSERBASE") or os.path.join(os.path.expanduser("~"), ".local")
 
 
+def remember(path: str, data: bytes) -> None:
+    """Write a file of the cache; one that cannot be written costs time, never the run."""
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        pass
+
+
 def _remembered(executable: str, answer: Callable[[], Interpreter]) -> Interpreter:
     cache = _cache_file(executable)
     if cache is not None:
@@ -113,7 +125,7 @@ def _remembered(executable: str, answer: Callable[[], Interpreter]) -> Interpret
             pass
     found = answer()
     if cache is not None:
-        _remember(cache, found.to_json())
+        remember(cache, found.to_json())
     return found
 
 
@@ -172,15 +184,3 @@ def _cache_file(executable: str) -> str | None:
     key = repr((path, os.path.realpath(path), stat.st_mtime_ns, stat.st_size, config, 2))
     name = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return os.path.join(cache_directory(), "interpreters", name + ".json")
-
-
-def _remember(path: str, data: bytes) -> None:
-    # A cache that cannot be written (HOME=/, read-only) costs time, never the run.
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        pass

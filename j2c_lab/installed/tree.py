@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import os
 import stat as stat_module
 from collections.abc import Callable, Mapping
@@ -10,15 +9,18 @@ from collections.abc import Callable, Mapping
 from j2c_lab.formats.paths import link_stays_inside
 from j2c_lab.formats.planned import FileKey, PlannedFile
 
-#: Who gets a file, by its place: the list to add it to, and the SHA-256 that RECORD gives it
-#: (`sha256=` and 43 characters, or empty).
-Claims = Mapping[bytes, tuple[list[PlannedFile], bytes]]
+#: Who gets a file, by its place: the list to add it to.
+Claims = Mapping[bytes, list[PlannedFile]]
+#: The SHA-256 that RECORD gives a file, by its place.
+Hashes = Mapping[bytes, "bytes | None"]
 
-_URLSAFE = bytes.maketrans(b"-_", b"+/")
 _NO_CLAIMS: Claims = {}
+_NO_HASHES: Hashes = {}
 
 
-def walk(root: bytes, top: bytes, claims: Claims = _NO_CLAIMS) -> list[PlannedFile]:
+def walk(
+    root: bytes, top: bytes, claims: Claims = _NO_CLAIMS, hashes: Hashes = _NO_HASHES
+) -> list[PlannedFile]:
     """Return all entries below the directory `root`, named `top/…`, bytecode caches excepted.
 
     Regular files that somebody claims go to the claimant's list instead. That is done here, and
@@ -32,7 +34,7 @@ def walk(root: bytes, top: bytes, claims: Claims = _NO_CLAIMS) -> list[PlannedFi
     append = found.append
     scandir = os.scandir
     claimant = claims.get
-    decode = binascii.a2b_base64
+    hash_of = hashes.get
     new = tuple.__new__  # half the cost of NamedTuple's own constructor, 15,000 times
     pending = [(root, top + b"/")]
     while pending:
@@ -60,14 +62,13 @@ def walk(root: bytes, top: bytes, claims: Claims = _NO_CLAIMS) -> list[PlannedFi
                     (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns),
                 )
                 place = prefix + name
-                add, expected = append, None
+                executable, expected = mode & 0o100 != 0, hash_of(place)
+                file = new(PlannedFile, (place, "f", executable, entry.path, key, b"", expected))
                 claim = claimant(place)
-                if claim is not None:
-                    add, digest = claim[0].append, claim[1]
-                    if len(digest) == 50:
-                        expected = decode(digest[7:].translate(_URLSAFE) + b"=")
-                executable = mode & 0o100 != 0
-                add(new(PlannedFile, (place, "f", executable, entry.path, key, b"", expected)))
+                if claim is None:
+                    append(file)
+                else:
+                    claim.append(file)
         if empty and directory != root:
             append(PlannedFile(prefix[:-1], "d", False, None, None))
     return found

@@ -7,10 +7,12 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from j2c_lab.installed.distributions import name_and_version, read_distribution, read_site
+from j2c_lab.installed.records import Records
 
 SITE = Path("lib", "python3.11", "site-packages")
 NAMES = st.text(
@@ -113,3 +115,38 @@ def test_names_and_versions_are_read_from_directory_names(tmp_path: Path) -> Non
     }
     for info, expected in cases.items():
         assert name_and_version(os.fsencode(tmp_path), info.encode()) == expected
+
+
+def test_records_are_parsed_once_and_again_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path / "cache"))
+    site = make_site(tmp_path / "prefix", {"owner": ["one.py"]})
+    info = b"owner-1.0.dist-info"
+    first = Records(os.fsencode(site))
+    parsed = first.read(info)
+    first.save()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("j2c_lab.installed.records.parse_record", lambda _: pytest.fail("parsed"))
+        assert Records(os.fsencode(site)).read(info) == parsed
+
+    with (site / os.fsdecode(info) / "RECORD").open("a") as file:
+        file.write("two.py,,\n")
+    again = Records(os.fsencode(site)).read(info)
+    assert set(again.hashes) - set(parsed.hashes) == {b"site-packages/two.py"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", b"i\x01\x00\x00\x00"])
+def test_a_damaged_memory_of_records_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.fspath(tmp_path / "cache"))
+    site = make_site(tmp_path / "prefix", {"owner": ["one.py"]})
+    records = Records(os.fsencode(site))
+    parsed = records.read(b"owner-1.0.dist-info")
+    records.save()
+    (memory,) = (tmp_path / "cache" / "j2c" / "records").iterdir()
+    memory.write_bytes(damage)
+
+    assert Records(os.fsencode(site)).read(b"owner-1.0.dist-info") == parsed
