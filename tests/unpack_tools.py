@@ -161,7 +161,8 @@ class Unpack(NamedTuple):
         return [sys.executable, "-m", "j2c_lab.unpack", self.url, *where, *arguments]
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        env = {**os.environ, "J2C_DELIVERY_SECONDS": "20", **options.pop("env", {})}
+        outer = {k: v for k, v in os.environ.items() if not k.startswith("J2C_")}
+        env = {**outer, "J2C_DELIVERY_SECONDS": "20", **options.pop("env", {})}
         options = {"stderr": subprocess.PIPE, "start_new_session": True, "cwd": "/", **options}
         return subprocess.Popen(self.command(*arguments), env=env, **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from typing import Any, NamedTuple
 
@@ -122,6 +123,14 @@ class _Attempt:
             journal.stage(stages.current, "failed", reason=str(failure))
             journal.event(_error_event(failure))
             return self._outcome("failed", reason=str(failure))
+        except Exception as error:
+            # A fault of ours: the run must still be told to have failed, and why.
+            traceback = _traceback_of(error)
+            sys.stderr.write(traceback)
+            reason = f"j2c itself failed: {type(error).__name__}: {error}".partition("\n")[0]
+            journal.stage(stages.current, "failed", reason=reason)
+            journal.event({**_error_event(J2CError(reason)), "details": traceback.splitlines()})
+            return self._outcome("failed", reason=reason)
 
     def _finish(self, journal: Journal, outcome: Outcome) -> bool:
         """Send what is left of the journal and then the outcome; False if that did not succeed."""
@@ -176,6 +185,12 @@ class _Attempt:
         return layout.journal_segment(
             self.run.user, self.run.id, start.attempt, start.rank, segment
         )
+
+
+def _traceback_of(error: Exception) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
 def _error_event(error: J2CError) -> dict[str, Any]:

@@ -102,34 +102,38 @@ class LayerCache:
                         self._remove(os.path.join(self.root, b"staging", name))
             staging = _new_directory(self.root, expected.digest.encode())
             try:
-                self._fill(staging, expected, pieces(), tops)
+                layer = self._fill(staging, expected, pieces(), tops)
                 self._publish(staging, expected.digest)
             except BaseException:
                 self._remove(staging)
                 raise
-        layer = self.find(expected.digest)
-        if layer is None:
-            raise OSError(errno.EIO, "the cache does not keep what is written", self.root)
-        return layer
+        return layer._replace(tree=os.path.join(self._directory(expected.digest), _TREE))
 
     def _fill(
         self, staging: bytes, expected: Expected, pieces: Iterable[bytes], tops: Iterable[bytes]
-    ) -> None:
+    ) -> CachedLayer:
         tree = os.path.join(staging, _TREE)
         os.mkdir(tree, 0o700)
         extracted = extract_layer(pieces, expected, {top: tree + b"/" + top for top in tops})
-        index = {
-            "files": [
-                (_text(e.path), e.size, mtime_of(e.path, e.content), e.executable)
+        layer = CachedLayer(
+            tree,
+            [
+                KeptFile(e.path, e.size, mtime_of(e.path, e.content), e.executable)
                 for e in extracted.entries
                 if e.type == FILE
             ],
             # Links are made where the run is, never here: nothing in the cache is followed.
-            "links": [(_text(place[len(tree) + 1 :]), _text(to)) for place, to in extracted.links],
-            "directories": [_text(e.path) for e in extracted.entries if e.type == DIRECTORY],
+            [(place[len(tree) + 1 :], target) for place, target in extracted.links],
+            [e.path for e in extracted.entries if e.type == DIRECTORY],
+        )
+        index = {
+            "files": [(_text(path), *rest) for path, *rest in layer.files],
+            "links": [(_text(path), _text(target)) for path, target in layer.links],
+            "directories": [_text(path) for path in layer.directories],
         }
         with open(os.path.join(staging, _INDEX), "w", encoding="ascii") as file:
-            json.dump(index, file)
+            file.write(json.dumps(index))
+        return layer
 
     def _publish(self, staging: bytes, digest: str) -> None:
         directory = self._directory(digest)

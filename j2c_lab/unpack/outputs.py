@@ -120,12 +120,20 @@ def _walk(root: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _matcher(globs: Sequence[bytes]) -> Callable[[bytes], bool]:
-    patterns = [re.compile(_regex(os.path.normpath(glob)), re.DOTALL) for glob in globs]
+    patterns = [_compile(os.path.normpath(glob)) for glob in globs]
 
     def match(name: bytes) -> bool:
         return any(pattern.match(name) for pattern in patterns)
 
     return match
+
+
+def _compile(glob: bytes) -> re.Pattern[bytes]:
+    try:
+        return re.compile(_regex(glob), re.DOTALL)
+    except re.error:
+        # `[z-a]` is no class; then it is taken as it is written.
+        return re.compile(re.escape(glob) + rb"(?:/.*)?\Z", re.DOTALL)
 
 
 def _regex(glob: bytes) -> bytes:
@@ -148,8 +156,10 @@ def _component(part: str) -> str:
         char = part[place]
         end = part.find("]", place + 2) if char == "[" else -1
         if end > 0:
-            inner = part[place + 1 : end].replace("\\", "\\\\")
-            regex += f"[^{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]"
+            inner = part[place + 1 : end]
+            negated, inner = ("^", inner[1:]) if inner[0] in "!^" else ("", inner)
+            # Only the range's hyphen means something in a shell's class.
+            regex += f"[{negated}{'-'.join(map(re.escape, inner.split('-')))}]"
             place = end + 1
             continue
         regex += {"*": "[^/]*", "?": "[^/]"}.get(char) or re.escape(char)

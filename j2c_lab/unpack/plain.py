@@ -9,7 +9,7 @@ from j2c_lab.formats import tar
 from j2c_lab.formats.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
 #: Bytes decompressed at a time.
-_STEP = 1 << 19
+_STEP = 1 << 17
 #: 128 MiB, the most that zstd itself takes without being asked: bounds what a frame can make us
 #: allocate.
 _WINDOW_LOG = 27

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from j2c_lab.store.base import Store
 
-_PIECE = 1 << 18
+_PIECE = 1 << 16
 
 
 class ObjectSource:

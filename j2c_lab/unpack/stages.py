@@ -46,6 +46,9 @@ _SAVING_MOST = 10.0
 _PROGRESS_PAUSE = 0.2
 #: Below this the cache would fill with versions of the user's code; large files are worth it.
 _WORTH_KEEPING = 16 << 20
+#: What `unpack.notebook` says of a failed cell.
+_OWN_WORDS = re.compile(rb"j2c: ([^\n]{1,300})")
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(rb"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b[^\n]{0,300}")
 
 
@@ -106,7 +109,11 @@ class Stages:
         if self.control.ending:
             learn_who(self.control, self.link, self.run)
         with self._stage(SAVING):
-            files, failed = self._save()
+            try:
+                files, failed = self._save()
+            except Exception as error:
+                # The run itself is over: how it ended must be told, whatever goes wrong here.
+                files, failed = [], [f"saving failed: {type(error).__name__}: {error}"]
         return self._outcome(ended, files, failed, oom_kills() > kills)
 
     @contextlib.contextmanager
@@ -273,9 +280,11 @@ def _outer_environment() -> dict[str, str]:
 def _why(ended: Ended, tail: bytes, out_of_memory: bool) -> str:
     if ended.signal is None:
         last = tail.rstrip().rpartition(b"\n")[2]
-        match = _EXCEPTION.match(last)
-        why = f": {match[0].decode('utf-8', 'backslashreplace')}" if match else ""
-        return f"exit code {ended.exit_code}{why}"
+        match = _EXCEPTION.match(_COLOUR.sub(b"", last)) or _OWN_WORDS.match(last)
+        if match is None:
+            return f"exit code {ended.exit_code}"
+        words = match[match.lastindex or 0].decode("utf-8", "backslashreplace")
+        return f"exit code {ended.exit_code}: {words}"
     name = signal.Signals(ended.signal).name
     if out_of_memory:
         return f"killed by {name}: the job was out of memory"

@@ -6,6 +6,7 @@ threads would share one interpreter lock, and most of a small file's cost is in 
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 
@@ -17,6 +18,8 @@ from j2c_lab.unpack.source import ObjectSource
 
 def main() -> None:
     """Serve until stdin ends. The first line names the store and the cache."""
+    # Nothing here makes cycles, and the collector would walk the entries of every layer.
+    gc.disable()
     start = json.loads(sys.stdin.readline())
     source = ObjectSource(start["store"])
     cache = LayerCache(start["cache"].encode("latin-1")) if start["cache"] else None

@@ -104,7 +104,7 @@ def test_fast_writer_costs_bounded_memory(prepare: Prepare) -> None:
         time.sleep(0.02)
     process.communicate()
     assert process.returncode == 0
-    assert peak < 100 << 20
+    assert peak < 100 << 20, peak
     records = unpack.records()
     logged = sum(len(r.payload) for r in records if r.kind == LOG)
     lost = sum(r.event()["bytes"] for r in records if r.kind == GAP)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from unpack_tools import RUN_ID, USER, Prepare
+from unpack_tools import RUN_ID, USER, Item, Prepare, make_layer
 
 from j2c_lab.formats.run import Cancellation, EntryPoint
 from j2c_lab.store import layout
@@ -342,3 +342,66 @@ def test_full_disk_is_said_and_the_exit_code_is_125(prepare: Prepare, tmp_path: 
         assert unpack.outcome().state == "failed"
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+def test_notebook_is_executed_and_saved_even_when_a_cell_fails(prepare: Prepare) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    cells = ["import json, helper; print('cell', helper.x)", "raise KeyError('late')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    # Its own json.py must not be what j2c's Python imports.
+    files = {
+        "nb/train.ipynb": nbformat.writes(notebook),
+        "nb/helper.py": "x = 7",
+        "nb/nbclient.py": "raise SystemExit('the wrong one')",
+    }
+    entry = EntryPoint(kind="notebook", target="nb/train.ipynb")
+    unpack = prepare("", files=files, entry=entry, cwd="nb")
+    assert unpack.run()[0] == 1
+    assert b"cell 7\n" in unpack.log()
+    (output,) = unpack.outcome().outputs
+    assert output.path == "train.ipynb"
+    saved = unpack.store.local_path(layout.output(USER, RUN_ID, output.sha256))
+    assert saved is not None
+    executed = nbformat.reads(saved.read_text(), as_version=4)
+    assert executed.cells[0].outputs[0].text == "cell 7\n"
+    assert executed.cells[1].outputs[-1].ename == "KeyError"
+    assert "train.ipynb failed: KeyError: 'late'" in unpack.outcome().reason
+
+
+@pytest.mark.parametrize("how", ["signal", "cancel.json"])
+def test_cancel_while_a_layer_is_fetched(prepare: Prepare, how: str) -> None:
+    # Large enough for worker processes; the store's file never gives a byte.
+    layer = make_layer([Item(b"project/big", os.urandom(5 << 20))])
+    unpack = prepare("print('never')", layer)
+    path = unpack.store.local_path(layout.layer(layer.ref.digest))
+    assert path is not None
+    path.unlink()
+    os.mkfifo(path)
+    process = unpack.start()
+    until = time.monotonic() + 30
+    while not psutil.Process(process.pid).children() and time.monotonic() < until:
+        time.sleep(0.02)
+    workers = psutil.Process(process.pid).children()
+    if how == "signal":
+        process.terminate()
+    else:
+        cancel = Cancellation(by="grace", at=1.0)
+        asyncio.run(unpack.store.put(layout.cancellation(USER, RUN_ID), cancel.to_json()))
+    process.communicate(timeout=30)
+    assert process.returncode == (-signal.SIGTERM if how == "signal" else 125)
+    assert unpack.outcome().state == "cancelled"
+    assert unpack.outcome().reason.endswith(", before it was started")
+    assert not any(worker.is_running() for worker in workers)
+    stages = [e for e in unpack.events() if e["event"] == "stage"]
+    assert stages[-2]["stage"] == "fetching"
+    assert stages[-2]["state"] == "failed"
+
+
+def test_workdir_that_cannot_be_made_still_gives_an_outcome(prepare: Prepare) -> None:
+    unpack = prepare("print('never')")
+    unpack.workdir.write_text("a file")
+    code, errors = unpack.run()
+    assert code == 125
+    assert "give a writable directory with --workdir" in errors
+    assert unpack.outcome().state == "failed"
+    assert unpack.outcome().journal_records == 0
