@@ -41,5 +41,5 @@ clean:
 	@touch $@
 
 .venv/.lint: pyproject.toml scripts/setup.sh
-	sh scripts/setup.sh -e '.[test,lint]'
+	sh scripts/setup.sh -e '.[test,lab,lint]'
 	@touch $@
