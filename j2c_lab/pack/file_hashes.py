@@ -1,9 +1,9 @@
 """What is remembered of a tree between two packs, so that what did not change is not read again.
 
 One directory for each tree (a project, an environment) in the user's cache, with one file for each
-kind of fact. A file is a dictionary written by `marshal`, which loads 15,000 hashes in about 5 ms
-(sqlite took 30 and does not lock over NFS), behind a checksum, since a damaged file must read as
-an empty one. Writers merge with what is there and rename over it: two at once lose nothing but,
+kind of fact. A file is a dictionary written by `marshal`, which loads 15,000 hashes in 9 ms
+(sqlite: 39, and its locks are not safe over NFS), behind a checksum, since a damaged file must read
+as an empty one. Writers merge with what is there and rename over it: two at once lose nothing but,
 at worst, some of each other's news, which is then found out again.
 """
 

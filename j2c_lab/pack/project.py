@@ -9,7 +9,6 @@ from hashlib import sha256
 from j2c_lab.errors import UsageError
 from j2c_lab.formats.manifest import PROJECT
 from j2c_lab.pack.layer_writer import unreadable
-from j2c_lab.pack.literals import named_but_left_out
 from j2c_lab.pack.plan import LayerPlan, PlannedFile, ProjectPlan
 from j2c_lab.pack.project_rules import Rules
 from j2c_lab.pack.project_walk import Walk
@@ -88,9 +87,13 @@ def plan_project(
             "the project is the whole home directory, without what is hidden in it; "
             "move the code into a directory of its own, or name one with --project"
         )
-    warnings += named_but_left_out(
-        top, walk.files, walk.left_out, walk.worth_a_warning, cache_directory
-    )
+    if walk.worth_a_warning:
+        # Not needed for most projects, and it compiles large patterns.
+        from j2c_lab.pack.literals import named_but_left_out
+
+        warnings += named_but_left_out(
+            top, walk.files, walk.left_out, walk.worth_a_warning, cache_directory
+        )
     return ProjectPlan(
         name=os.path.basename(top).decode("utf-8", "replace"),
         root=os.fsdecode(top),
