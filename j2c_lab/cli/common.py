@@ -26,9 +26,8 @@ def verb(
         name, help=help, description=f"{help[0].upper()}{help[1:]}.", allow_abbrev=False
     )
     parser.set_defaults(run=run)
-    shown = parser.add_argument_group("output")
-    shown.add_argument("--json", action="store_true", help="one JSON object a line")
-    shown.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
     return parser
 
 

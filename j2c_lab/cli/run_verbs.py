@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -94,7 +96,12 @@ def _print_list(shown: list[RunView], output: Output) -> None:
                 run.reason,
             ]
         )
-    output.print(text.table(rows, ["RUN", "STATE", "NAME", "CREATED", "TOOK", ""]))
+    shown_as = text.table(rows, ["RUN", "STATE", "NAME", "CREATED", "TOOK", ""])
+    if sys.stdout.isatty():
+        # Wrapped lines are no table; `j2c status` shows the whole reason.
+        width = shutil.get_terminal_size().columns
+        shown_as = "\n".join(line[:width] for line in shown_as.splitlines())
+    output.print(shown_as)
 
 
 def _status(namespace: argparse.Namespace) -> int:
