@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from j2c_lab.errors import J2CError
+from j2c_lab.errors import J2CError, StoreError
 from j2c_lab.formats.run import AttemptStart, Outcome, Run
 from j2c_lab.store import layout
 from j2c_lab.unpack import records
@@ -56,11 +56,22 @@ def execute_run(settings: Settings) -> Status:
 
 
 def deliver_run(settings: Settings) -> int:
-    """Send what earlier attempts of the run left on this node; returns 0 when nothing is left."""
+    """Send what earlier attempts of the run left on this node; returns 0.
+
+    Raises
+    ------
+    J2CError
+        The store does not take it; everything is kept.
+    """
     link = StoreLink(settings.store_url)
     try:
         run = link.call(lambda store: records.read_run(store, settings), _FIRST_ANSWER)
-        return 0 if deliver_leftovers(settings, run, link) else 125
+        if not deliver_leftovers(settings, run, link):
+            raise StoreError(
+                "the store did not take all that is left of this run",
+                "everything is kept: repeat the command when the store can be written to",
+            )
+        return 0
     finally:
         link.close()
 

@@ -73,6 +73,8 @@ class Stages:
         self.link = link
         self.journal = journal
         self.current = FETCHING
+        #: When progress was last told.
+        self.told = 0.0
         self.project = os.path.join(directory.path, "project")
         self.outputs = os.path.join(directory.path, "outputs")
 
@@ -141,14 +143,8 @@ class Stages:
         jobs = [_job(layer, places[layer.place]) for layer in manifest.layers]
         total_bytes = sum(layer.packed_size for layer in manifest.layers)
         total_files = sum(layer.files for layer in manifest.layers)
-        last = 0.0
 
         def report(size: int, files: int) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - last < _PROGRESS_PAUSE and files < total_files:
-                return
-            last = now
             self._progress(size, files, total_bytes, total_files)
 
         return do_layers(
@@ -216,6 +212,10 @@ class Stages:
         return saved.files, saved.failed
 
     def _progress(self, size: int, files: int, total_bytes: int | None, total_files: int) -> None:
+        now = time.monotonic()
+        if now - self.told < _PROGRESS_PAUSE and files < total_files:
+            return
+        self.told = now
         event = {"event": "progress", "stage": self.current, "bytes": size, "files": files}
         if total_bytes is not None:
             event["total_bytes"] = total_bytes

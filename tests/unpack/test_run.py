@@ -105,3 +105,30 @@ def test_run_of_another_user_is_refused(prepare: Prepare) -> None:
     assert code == 2
     assert "this is a run of ada" in errors
     assert not os.path.exists(unpack.workdir)
+
+
+def test_attempt_number_of_the_scheduler_wins_unless_it_is_taken(prepare: Prepare) -> None:
+    unpack = prepare("import os; print(os.environ['J2C_ATTEMPT'])")
+    for expected in (5, 6):
+        assert unpack.run(env={"J2C_ATTEMPT_NUMBER": "5"}) == (0, "")
+        assert unpack.log(expected) == b"%d\n" % expected
+    assert unpack.run() == (0, "")
+    assert unpack.outcome(7).state == "succeeded"
+
+
+def test_many_outputs_tell_progress_now_and_then(prepare: Prepare) -> None:
+    unpack = prepare(
+        "import os\nfor n in range(300): open(f'{os.environ[\"J2C_OUTPUT_DIR\"]}/{n}', 'w')\n"
+    )
+    assert unpack.run() == (0, "")
+    assert len(unpack.outcome().outputs) == 300
+    progress = [e for e in unpack.events() if e["event"] == "progress" and e["stage"] == "saving"]
+    assert progress[-1]["files"] == progress[-1]["total_files"] == 300
+    assert len(progress) < 300
+
+
+def test_delivery_with_nothing_to_deliver_is_fine(prepare: Prepare) -> None:
+    unpack = prepare("print(1)")
+    assert unpack.run("--deliver") == (0, "")
+    assert unpack.run() == (0, "")
+    assert unpack.run("--deliver") == (0, "")
