@@ -122,9 +122,8 @@ def test_making_it_twice_gives_the_same(tmp_path: Path) -> None:
     _, environment = move(venv, root)
     before = sorted(p.relative_to(root) for p in root.rglob("*") if "__pycache__" not in p.parts)
 
-    again = make_environment(
-        manifest(scripts=[Script(name="twice", target="twice:main")]), str(root)
-    )
+    scripts = [Script(name="twice", target="twice:main")]
+    again = make_environment(manifest(scripts=scripts, system_site=True), os.fspath(root))
 
     after = sorted(p.relative_to(root) for p in root.rglob("*") if "__pycache__" not in p.parts)
     assert before == after
