@@ -92,6 +92,8 @@ def job_of(run: Run, run_url: str, submission: int = 1) -> Job:
         submission=submission,
         image=run.image,
         queue=run.queue,
+        # `j2c unpack` refuses runs of anybody else.
+        env={"J2C_USER": run.user},
     )
 
 

@@ -143,3 +143,11 @@ def test_a_run_is_cancelled_while_it_is_unpacked(lab: Lab) -> None:
         pytest.skip("it ran before the cancel was made")
     assert document["state"] == "cancelled"
     assert document["reason"].startswith("cancelled by ada")
+
+
+def test_the_job_is_the_users_whose_run_it_is_whatever_the_environment_says(lab: Lab) -> None:
+    (lab.project / "pyproject.toml").write_text("[tool.j2c]\nuser = 'bob'\n")
+    lab.script("print('ran')")
+    done = lab("submit", "train.py")
+    assert (done.returncode, done.stdout) == (0, b"ran\n"), done.stderr
+    assert [path.name for path in (lab.store / "runs").iterdir()] == ["bob"]
