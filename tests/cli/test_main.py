@@ -155,7 +155,7 @@ def test_run_names_are_completed_by_bash(lab: Lab) -> None:
     lab.script("")
     assert lab("submit", "train.py", "--name", "completed-name").returncode == 0
     script = lab("completion", "bash").stdout.decode()
-    asked = f'{script}\nj2c() {{ {sys.executable} -m j2c_lab "$@"; }}\n'
+    asked = f'{script}\nj2c() {{ "{sys.executable}" -m j2c_lab "$@"; }}\n'
     asked += 'COMP_WORDS=(j2c logs comp); COMP_CWORD=2; COMP_LINE="j2c logs comp"; _shtab_j2c; '
     asked += 'echo "${COMPREPLY[@]}"'
     done = subprocess.run(

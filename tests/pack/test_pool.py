@@ -205,9 +205,18 @@ def layers_in(store: LocalStore) -> set[Path]:
     return set(store.directory.glob("layers/**/*.zst"))
 
 
+@pytest.fixture(autouse=True)
+def _others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that other tests' fixtures keep are children of this process too."""
+    monkeypatch.setattr(sys.modules[__name__], "OTHERS", frozenset(psutil.Process().children()))
+
+
+OTHERS: frozenset[psutil.Process] = frozenset()
+
+
 def children_of(pid: int) -> list[psutil.Process]:
     try:
-        return psutil.Process(pid).children()
+        return [child for child in psutil.Process(pid).children() if child not in OTHERS]
     except psutil.NoSuchProcess:
         return []
 
