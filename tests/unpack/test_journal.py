@@ -121,7 +121,9 @@ class BadStore(LocalStore):
         self.rate = rate
         self.late: list[tuple[str, bytes]] = []
 
-    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+    async def put(
+        self, key: str, data: bytes, *, if_absent: bool = False, once: bool = False
+    ) -> bool:
         fault = self.faults.random()
         if fault < self.rate / 3:
             raise StoreError("refused")
