@@ -6,9 +6,11 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 
 from j2c_lab.formats.record import Record
 from j2c_lab.formats.run import EntryPoint, Job, Resources, Run
+from j2c_lab.store.opener import job_settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,8 +82,10 @@ class Request(Record):
         )
 
 
-def job_of(run: Run, run_url: str, submission: int = 1) -> Job:
-    """Return what the scheduler is given for a run."""
+def job_of(
+    run: Run, run_url: str, submission: int = 1, environ: Mapping[str, str] | None = None
+) -> Job:
+    """Return what the scheduler is given for a run; of `environ` only where the store is."""
     return Job(
         run_id=run.id,
         name=run.name,
@@ -93,7 +97,7 @@ def job_of(run: Run, run_url: str, submission: int = 1) -> Job:
         image=run.image,
         queue=run.queue,
         # `j2c unpack` refuses runs of anybody else.
-        env={"J2C_USER": run.user},
+        env={"J2C_USER": run.user, **job_settings(run_url, environ or {})},
     )
 
 

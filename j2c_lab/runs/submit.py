@@ -43,7 +43,9 @@ async def submit(ledger: Ledger, request: Request, report: Report) -> Submitted:
     J2CError
         A stage failed; repeating the request goes on from there.
     """
-    ledger.scheduler(request.scheduler).check(job_of(request.run(""), ledger.url(request.id)))
+    ledger.scheduler(request.scheduler).check(
+        job_of(request.run(""), ledger.url(request.id), 1, ledger.environ)
+    )
     proposed = request.id
     request = request.with_id(ledger.pending.claim(request.fingerprint(), proposed))
     adopted = request.id != proposed
@@ -52,7 +54,8 @@ async def submit(ledger: Ledger, request: Request, report: Report) -> Submitted:
     await ledger.store.put(key, request.to_json(), if_absent=True)
     packed = await pack(request, ledger.store, report)
     run = request.run(packed.result.digest, packed.python)
-    if not await _write_run(ledger, run):
+    new = await _write_run(ledger, run)
+    if not new:
         stored = await ledger.read(Run, layout.run(ledger.user, run.id))
         if stored is None or stored.bundle != run.bundle:
             # Something was edited since the interrupted request: that is another run.
@@ -60,7 +63,8 @@ async def submit(ledger: Ledger, request: Request, report: Report) -> Submitted:
             await _warn_of_submitted(ledger, run.id, report)
             return await submit(ledger, request.with_id(proposed), report)
         run = stored
-    return await _give_to_scheduler(ledger, run, 1, report)
+    # Nobody can have submitted it before it was written: no need to ask the store.
+    return await _give_to_scheduler(ledger, run, 1, report, new=new)
 
 
 async def resume(ledger: Ledger, run_id: str, report: Report) -> Submitted:
@@ -99,7 +103,7 @@ async def resume(ledger: Ledger, run_id: str, report: Report) -> Submitted:
 async def dry_run(ledger: Ledger, request: Request, report: Report) -> dict[str, Any]:
     """Return the event `dry_run`: what `submit` would send and hand over. Writes nothing."""
     scheduler = ledger.scheduler(request.scheduler)
-    job = job_of(request.run(""), ledger.url(request.id))
+    job = job_of(request.run(""), ledger.url(request.id), 1, ledger.environ)
     scheduler.check(job)
     shown = await preview(request, ledger.store, report)
     return {"event": "dry_run", "run": request.id, "job": scheduler.render(job), **shown}
@@ -123,18 +127,23 @@ async def _write_run(ledger: Ledger, run: Run) -> bool:
 
 
 async def _give_to_scheduler(
-    ledger: Ledger, run: Run, number: int, report: Report, attempts_before: int = 0
+    ledger: Ledger,
+    run: Run,
+    number: int,
+    report: Report,
+    attempts_before: int = 0,
+    new: bool = False,
 ) -> Submitted:
     """Submit the job unless that was done, and write down its handle once."""
     report({"event": "stage", "stage": "submit", "at": time.time()})
     key = layout.submission(ledger.user, run.id, number)
-    submission = await ledger.read(Submission, key)
+    submission = None if new else await ledger.read(Submission, key)
     if submission is None:
         scheduler = ledger.scheduler(run.scheduler)
         handle = await scheduler.find(run.id, number)
         if handle is None:
             await _refuse_cancelled(ledger, run.id)
-            handle = await scheduler.submit(job_of(run, ledger.url(run.id), number))
+            handle = await scheduler.submit(job_of(run, ledger.url(run.id), number, ledger.environ))
         submission = Submission(
             scheduler=run.scheduler,
             handle=handle,

@@ -15,10 +15,14 @@ is still under way somewhere can no longer arrive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
+import os
 import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from j2c_lab.errors import StoreError
 from j2c_lab.store.s3_client import S3Client
@@ -28,6 +32,28 @@ from j2c_lab.store.s3_errors import Refused
 PRIVATE = ".j2c/"
 _STALE = 20 * 60
 _ROUNDS = 12
+#: Seconds for which another process need not ask again.
+_REMEMBERED = 24 * 3600.0
+
+
+class _Memory:
+    """That a server honoured the condition lately, as a file of this user; no is not remembered."""
+
+    def __init__(self, address: str) -> None:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        name = hashlib.sha256(address.encode()).hexdigest()[:32]
+        self._path = Path(cache) / "j2c" / "conditional-puts" / name
+
+    def said_yes(self) -> bool:
+        try:
+            return abs(time.time() - self._path.stat().st_mtime) < _REMEMBERED
+        except OSError:
+            return False
+
+    def say_yes(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
 
 
 class ConditionalPuts:
@@ -50,10 +76,13 @@ class ConditionalPuts:
         self._held: dict[str, str] = {}
 
     async def work(self) -> bool:
-        """Return whether this server honours `If-None-Match: *`; asks it once."""
+        """Return whether this server honours `If-None-Match: *`; asks it once a day."""
         if self._work is None:
+            memory = _Memory(f"{await self._client.address()}/{self._prefix}")
             # The object is there after the first try ever, so this is one request.
-            self._work = await self._refused() or await self._refused()
+            self._work = memory.said_yes() or await self._refused() or await self._refused()
+            if self._work:
+                memory.say_yes()
         return self._work
 
     async def put_claimed(self, key: str, put: Callable[[], Awaitable[bool]]) -> bool:

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from j2c_lab.errors import UsageError
 from j2c_lab.store.base import Store
+
+#: What leads to the same server, and is no secret. Credentials never travel with a job: it has its
+#: cluster's own.
+_SETTINGS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+def job_settings(url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which a job elsewhere finds the store at `url`: no credentials.
+
+    Parameters
+    ----------
+    url : str
+        Of the store, or of anything in it.
+    environ : mapping
+        The submitter's environment.
+    """
+    if not url.startswith("s3://"):
+        return {}
+    return {name: environ[name] for name in _SETTINGS if environ.get(name)}
 
 
 def open_store(url: str) -> Store:

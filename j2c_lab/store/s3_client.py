@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import functools
 import io
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -109,6 +108,11 @@ class S3Client:
         """Return the error of a request as it is told to the user."""
         return self._told(error, key, False)
 
+    async def address(self) -> str:
+        """Return the server's address and the bucket: what tells one store from another."""
+        await self._opened()
+        return f"{self.endpoint}/{self.bucket}"
+
     async def bulk(self, send: Callable[[], Awaitable[_T]]) -> _T:
         """Run what holds a large body in memory: `BULK` of them at once."""
         await self._opened()
@@ -177,19 +181,6 @@ class S3Client:
         refused = Refused(told, code, status)
         refused.ambiguous = ambiguous
         return refused
-
-
-def settings_of_the_job() -> dict[str, str]:
-    """Return the environment that makes a job find the same server; holds no credentials."""
-    return {name: os.environ[name] for name in _SHARED_SETTINGS if os.environ.get(name)}
-
-
-_SHARED_SETTINGS = (
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_ENDPOINT_URL",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-)
 
 
 _loaders: dict[str, Any] = {}
