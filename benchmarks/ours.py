@@ -84,7 +84,7 @@ def unpack(run_url: str, workdir: Path, cache: Path, name: str = "j2c") -> Comma
 class Opened(NamedTuple):
     """Files below some trees that a command opened, counted by strace."""
 
-    files: int
+    files: set[Path]
     #: All system calls of all its processes.
     calls: int
 
@@ -96,13 +96,13 @@ def opened(command: Command, *trees: Path) -> Opened | None:
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "strace"
         argv = ["strace", "-f", "-qq", "-o", log, "-e", "signal=none", *command.argv]
-        subprocess.run(argv, env=environment(command), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(argv, env=environment(command), check=True, capture_output=True)
         text = log.read_text(errors="replace")
-    files = set()
+    files: set[Path] = set()
     for path, flags in re.findall(r'open(?:at)?\(.*?"([^"]+)", ([A-Z_|]+)', text):
         if "O_DIRECTORY" not in flags and any(Path(path).is_relative_to(tree) for tree in trees):
-            files.add(path)
-    return Opened(len(files), sum("(" in line for line in text.splitlines()))
+            files.add(Path(path))
+    return Opened(files, sum("(" in line for line in text.splitlines()))
 
 
 def fresh_lab(space: Workspace, name: str, *, bare: bool = True) -> Lab:

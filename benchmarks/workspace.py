@@ -102,6 +102,8 @@ class Workspace:
         pip += ["--ignore-installed", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
         # Its resolver warns of the base's packages, which do not matter here.
         subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+        # The first user's venv, made by uv, has no pip.
+        subprocess.run([*pip[:3], "uninstall", "-q", "-y", "pip", "setuptools"], check=True)
 
     def _make_projects(self) -> None:
         remove(self.project)

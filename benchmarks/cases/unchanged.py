@@ -21,7 +21,7 @@ def run(space: Workspace, repeats: int) -> list[Row]:
     counted = ours.opened(pack, space.venv, space.project)
     count = "strace is not here: nothing counted"
     if counted:
-        count = f"files opened in the trees: {counted.files}; system calls: {counted.calls:,}"
+        count = f"files opened in the trees: {len(counted.files)}; system calls: {counted.calls:,}"
 
     same = paired(pack, walk, repeats)
     code = space.project / "train.py"
