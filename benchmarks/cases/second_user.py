@@ -28,7 +28,7 @@ def run(space: Workspace, repeats: int) -> list[Row]:
             measured=f"**{len(new)} layers, {megabytes(sent)}** sent; "
             f"{event['reused']['layers']} layers, {megabytes(event['reused']['bytes'])} reused",
             holds=len(new) <= 1 and sent < 1e6,
-            figures=f"sent: {names}, the environment's own (RECORD, INSTALLER, …)",
+            figures=f"sent: {names}",
         )
     ]
 
