@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from j2c_lab.errors import StoreError
 from j2c_lab.formats.journal import EVENT, JournalRecord
-from j2c_lab.formats.run import Outcome
+from j2c_lab.formats.run import Outcome, Submission
 from j2c_lab.runs.journal_reader import JournalReader
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.runs.view import STAGES, RunView, final_view, job_state, view
@@ -18,6 +18,14 @@ from j2c_lab.schedulers.base import ENDED, PENDING, UNKNOWN
 #: Seconds between looks at the store while the run writes, and when it has long been silent.
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 0.35
+#: The same for a store behind a network, where each look is a request that somebody pays for:
+#: a run that writes is looked at four times a second, a silent one every few seconds.
+FAR_PAUSES = (0.25, 3.0)
+_FAR_GROWTH = 1.15
+#: Seconds between two looks for what hardly ever comes unannounced: the outcome of an attempt
+#: whose journal is open, the state of a run that waits.
+_FAR_LOOK = 30.0
+_FAR_ASK_EVERY = 5.0
 #: Seconds between questions to the scheduler while the journal is silent.
 _ASK_EVERY = 1.0
 #: Seconds to wait for the rest of a journal whose attempt has told its end: a store may show the
@@ -69,7 +77,8 @@ class Follower:
     start : Position
         Records up to it are passed over.
     pause : (float, float)
-        Shortest and longest time between two looks at the store, in seconds.
+        Shortest and longest time between two looks at the store, in seconds; by default as
+        the store is near or far.
     """
 
     def __init__(
@@ -77,13 +86,16 @@ class Follower:
         ledger: Ledger,
         run_id: str,
         start: Position = BEGINNING,
-        pause: tuple[float, float] = (SHORTEST_PAUSE, LONGEST_PAUSE),
+        pause: tuple[float, float] | None = None,
     ) -> None:
         self._ledger = ledger
         self._run_id = run_id
         self._start = start
-        self._pauses = pause
-        self._pause = pause[0]
+        self._far = ledger.store.local_path("") is None
+        near = (SHORTEST_PAUSE, LONGEST_PAUSE)
+        self._pauses = pause or (FAR_PAUSES if self._far else near)
+        self._pause = self._pauses[0]
+        self._submission: Submission | None = None
         self._told = ("", "")
         self._before = ""
         self._asked = 0.0
@@ -118,6 +130,8 @@ class Follower:
         readers: dict[int, JournalReader] = {}
         outcomes: dict[int, Outcome] = {}
         nodes = 0
+        looked = 0.0
+        self._submission = None
         quiet_since = time.monotonic()
         job_ended = False
         while True:
@@ -132,8 +146,11 @@ class Follower:
                             yield Followed(number, rank, record)
                             for change in self._stage(record, number):
                                 yield change
-                if not news:
-                    await self._read_outcomes(number, outcomes)
+                # The writer seals its last segment before it writes the outcome.
+                due = not self._far or time.monotonic() - looked > _FAR_LOOK
+                if not news and (due or job_ended or any(r.between for r in readers.values())):
+                    looked = time.monotonic()
+                    await self._read_outcomes(number, outcomes, readers)
                     rest = [r for r, o in outcomes.items() if readers[r].last < o.journal_records]
                     if len(outcomes) >= nodes and not rest:
                         return
@@ -171,8 +188,10 @@ class Follower:
                         after=after,
                     )
 
-    async def _read_outcomes(self, number: int, outcomes: dict[int, Outcome]) -> None:
-        for rank in await self._ledger.ranks(self._run_id, number):
+    async def _read_outcomes(
+        self, number: int, outcomes: dict[int, Outcome], readers: dict[int, JournalReader]
+    ) -> None:
+        for rank in readers:
             if rank not in outcomes:
                 outcome = await self._ledger.outcome(self._run_id, number, rank)
                 if outcome is not None:
@@ -187,8 +206,8 @@ class Follower:
         return min((number for number in numbers if number >= first), default=None)
 
     async def _look(self) -> RunView | None:
-        """The run's state, asked for at most once a second."""
-        if time.monotonic() - self._asked < _ASK_EVERY:
+        """The run's state, not asked for too often."""
+        if time.monotonic() - self._asked < (_FAR_ASK_EVERY if self._far else _ASK_EVERY):
             return None
         self._asked = time.monotonic()
         try:
@@ -200,12 +219,14 @@ class Follower:
     async def _job_ended(self) -> bool:
         self._asked = time.monotonic()
         try:
-            submission = (await self._ledger.documents(self._run_id)).submission
+            if self._submission is None:
+                # An attempt stays with its job: read once for all the questions about it.
+                self._submission = (await self._ledger.documents(self._run_id)).submission
         except StoreError:
             return False
-        if submission is None:
+        if self._submission is None:
             return False
-        return (await job_state(self._ledger, submission)).phase == ENDED
+        return (await job_state(self._ledger, self._submission)).phase == ENDED
 
     async def _goes_on(self, number: int) -> bool:
         """Whether there is, or will be, an attempt after this one."""
@@ -252,4 +273,5 @@ class Follower:
 
     async def _sleep(self) -> None:
         await asyncio.sleep(self._pause)
-        self._pause = min(self._pause * 1.5, self._pauses[1])
+        growth = _FAR_GROWTH if self._far else 1.5
+        self._pause = min(self._pause * growth, self._pauses[1])

@@ -43,6 +43,11 @@ class JournalReader:
         self.attempt = attempt
         self.rank = rank
 
+    @property
+    def between(self) -> bool:
+        """Whether the last segment was complete and nothing of the next has been seen."""
+        return self._parser.offset == 0
+
     async def poll(self) -> list[JournalRecord]:
         """Return the next records; empty when there are none yet. One segment at most at a time."""
         while True:

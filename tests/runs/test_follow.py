@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +17,8 @@ from j2c_lab.formats.journal import LOG, JournalRecord
 from j2c_lab.runs.follow import Followed, Follower, Position
 from j2c_lab.runs.journal_reader import JournalReader, read_tail
 from j2c_lab.schedulers.base import ENDED, PENDING, RUNNING, UNKNOWN, JobState
+from j2c_lab.store.base import ObjectInfo
+from j2c_lab.store.local import LocalStore
 
 QUICK = (0.005, 0.02)
 
@@ -280,3 +285,61 @@ def test_a_line_is_seen_within_half_a_second_after_a_long_silence(desk: Desk) ->
 
     # By construction the pause is 0.35 s at most; the bound here is for a busy machine.
     assert run(work()) < 5
+
+
+class FarAway(LocalStore):
+    """A store without a directory here, which notes what it is asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def local_path(self, key: str) -> Path | None:
+        return None
+
+    async def get(self, key: str, start: int = 0) -> bytes:
+        self.asked.append(key)
+        return await super().get(key, start)
+
+    async def stat(self, keys: Iterable[str]) -> dict[str, ObjectInfo]:
+        self.asked.append("stat")
+        return await super().stat(keys)
+
+    async def list_names(self, prefix: str) -> list[str]:
+        self.asked.append("list")
+        return await super().list_names(prefix)
+
+
+def test_a_silent_run_on_a_far_store_costs_one_request_a_look(desk: Desk) -> None:
+    desk.store = desk.ledger.store = FarAway(desk.store.directory)
+
+    async def work() -> list[Followed]:
+        run_id = await desk.make_run()
+        await desk.submitted(run_id)
+        await desk.started(run_id)
+        journal = desk.journal(run_id)
+        journal.log(b"first\n")
+        await journal.flush()
+        task = asyncio.create_task(collect(Follower(desk.ledger, run_id, pause=QUICK)))
+        await asyncio.sleep(0.3)
+        FarAway.asked.clear()
+        await asyncio.sleep(2.5)
+        looks = [key for key in FarAway.asked if "/journal/" in key]
+        others = [key for key in FarAway.asked if key not in looks]
+        # Every fifth look asks for the next segment too; the scheduler was asked meanwhile.
+        assert len(looks) > 20
+        assert len(others) <= len(looks) / 5 + 12
+        journal.log(b"the last")
+        await journal.seal()
+        await desk.ended(run_id, journal_records=journal.number)
+        return await task
+
+    items = run(work())
+    assert text(items) == b"first\nthe last"
+    assert states(items)[-1] == "succeeded"
+
+
+def test_on_a_far_store_looks_become_rarer_in_silence(desk: Desk) -> None:
+    near = Follower(desk.ledger, "x")
+    desk.ledger.store = FarAway(desk.store.directory)
+    far = Follower(desk.ledger, "x")
+    assert near._pauses == (0.05, 0.35)
+    assert far._pauses == (0.25, 3.0)
