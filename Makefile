@@ -14,10 +14,12 @@ demo: .venv/.demo
 	@.venv/bin/python scripts/demo.py
 
 lab: .venv/.demo
+	@.venv/bin/python scripts/labextension.py
 	@.venv/bin/python scripts/demo.py --lab
 
 TESTS ?=
 test: .venv/.test
+	-@.venv/bin/python scripts/labextension.py
 	.venv/bin/python -m pytest -n 2 $(TESTS)
 
 lint: .venv/.lint

@@ -105,14 +105,14 @@ async def view(ledger: Ledger, run_id: str) -> RunView:
     documents = await ledger.documents(run_id)
     job = None
     if documents.submission is not None and (
-        not _attempt_ended(documents) or _ended_by_scheduler(documents)
+        not attempt_ended(documents) or _ended_by_scheduler(documents)
     ):
         job = await job_state(ledger, documents.submission)
         if job.phase == ENDED:
             # The outcome is written before the job ends: what was not there before may be now.
             documents = await ledger.documents(run_id)
     stage = ""
-    if _attempt_began(documents) and not _attempt_ended(documents):
+    if _attempt_began(documents) and not attempt_ended(documents):
         stage = await _stage(ledger, documents)
     return judge(ledger, documents, job, stage)
 
@@ -161,7 +161,7 @@ def judge(ledger: Ledger, documents: RunDocuments, job: JobState | None, stage: 
         return RunView(**known, **_unsubmitted(ledger, documents))
     if documents.starts and _attempt_began(documents):
         known["started"] = min(start.started for start in documents.starts.values())
-    if _attempt_ended(documents):
+    if attempt_ended(documents):
         outcome = _decisive(documents.outcomes)
         stopped = _ended_by_scheduler(documents) and job is not None and job.reason
         return RunView(
@@ -240,7 +240,8 @@ def _attempt_began(documents: RunDocuments) -> bool:
     return submission is not None and documents.attempt > submission.attempts_before
 
 
-def _attempt_ended(documents: RunDocuments) -> bool:
+def attempt_ended(documents: RunDocuments) -> bool:
+    """Whether the newest submission's last attempt has told its outcome: nobody has to be asked."""
     nodes = documents.resources_nodes()
     return _attempt_began(documents) and len(documents.outcomes) >= nodes
 
@@ -248,7 +249,7 @@ def _attempt_ended(documents: RunDocuments) -> bool:
 def _ended_by_scheduler(documents: RunDocuments) -> bool:
     """Whether the attempt was told to end, and not because somebody cancelled the run."""
     return (
-        _attempt_ended(documents)
+        attempt_ended(documents)
         and documents.cancellation is None
         and _decisive(documents.outcomes).state == CANCELLED
     )

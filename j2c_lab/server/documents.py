@@ -9,7 +9,7 @@ from typing import Any
 from j2c_lab.formats.run import Resources, Run
 from j2c_lab.runs.ledger import Ledger, RunDocuments
 from j2c_lab.runs.request import Request
-from j2c_lab.runs.view import view
+from j2c_lab.runs.view import attempt_ended, judge, view
 
 Document = dict[str, Any]
 
@@ -22,9 +22,13 @@ async def document(ledger: Ledger, run_id: str) -> Document:
     NotFoundError
         There is no such run.
     """
-    seen = await view(ledger, run_id)
     documents = await ledger.documents(run_id)
     asked = asked_of(documents)
+    if documents.submission is None or attempt_ended(documents):
+        # Thousands of runs are listed: what nobody has to be asked about is not read twice.
+        seen = judge(ledger, documents, None, "")
+    else:
+        seen = await view(ledger, run_id)
     shown = seen.to_dict()
     # Paths of the store and the cluster are nobody's business in a browser.
     for name in ("url", "handle", "bundle", "attempts"):

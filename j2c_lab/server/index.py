@@ -37,6 +37,8 @@ class RunIndex:
         self._progress: dict[str, dict[str, Any]] = {}
         self._failures: dict[str, str] = {}
         self._listeners: set[Listener] = set()
+        #: One at a time: who asks for the same finds it read.
+        self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._filler: asyncio.Task[None] | None = None
 
@@ -140,10 +142,11 @@ class RunIndex:
             self.forget(run_id)
 
     async def _load(self, ids: list[str], again: bool = False) -> list[Document]:
-        wanted = [i for i in ids if again or i not in self._runs]
-        for shown in await asyncio.gather(*(self._read(i) for i in wanted)):
-            if shown is not None:
-                self._take(shown)
+        async with self._reading:
+            wanted = [i for i in ids if again or i not in self._runs]
+            for shown in await asyncio.gather(*(self._read(i) for i in wanted)):
+                if shown is not None:
+                    self._take(shown)
         return [self._runs[i] for i in ids if i in self._runs]
 
     async def _read(self, run_id: str) -> Document | None:
@@ -172,11 +175,12 @@ class RunIndex:
     async def _read_rest(self) -> None:
         for start in range(0, len(self._ids), _TOGETHER):
             part = self._ids[start : start + _TOGETHER]
-            wanted = [i for i in part if i not in self._runs]
-            for shown in await asyncio.gather(*(self._read(i) for i in wanted)):
-                if shown is not None:
-                    # Nobody is told: nothing happened, they were only not known yet.
-                    self._runs.setdefault(shown["id"], shown)
+            async with self._reading:
+                wanted = [i for i in part if i not in self._runs]
+                for shown in await asyncio.gather(*(self._read(i) for i in wanted)):
+                    if shown is not None:
+                        # Nobody is told: nothing happened, they were only not known yet.
+                        self._runs.setdefault(shown["id"], shown)
             await asyncio.sleep(0)
         self._tell({"type": "counts", "counts": self.counts()})
 

@@ -42,7 +42,8 @@ export function when(seconds: number, now: number, locale: string): string {
     options.day = 'numeric';
     options.month = 'short';
   }
-  return date.toLocaleString(locale.replace('_', '-'), options);
+  // English stands for "not set" in Lab: then the browser knows better how times are written.
+  return date.toLocaleString(locale === 'en' ? [] : locale.replace('_', '-'), options);
 }
 
 /** `2 nodes · 4 GPU · 8 CPU · 16 GB`, only what was asked for. */

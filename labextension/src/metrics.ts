@@ -83,7 +83,10 @@ export function short(value: number): string {
   }
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) {
-    return value.toExponential(2).replace(/\.?0+e/, 'e');
+    return value
+      .toExponential(2)
+      .replace(/\.?0+e/, 'e')
+      .replace('e+', 'e');
   }
   return String(Number(value.toPrecision(4)));
 }

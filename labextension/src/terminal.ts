@@ -2,10 +2,13 @@ import { FitAddon } from '@xterm/addon-fit';
 import { ISearchOptions, SearchAddon } from '@xterm/addon-search';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
+import { LineFilter } from './linefilter';
 
 const SCROLLBACK = 100000;
 /** Bytes given to the renderer at once, so that the page stays responsive. */
 const BATCH = 256 * 1024;
+/** Lines that are drawn as plots beside the log; `docs/events.md` has the format. */
+const METRICS_LINE = '::j2c-metrics ';
 /** Private modes that would take the log away from its reader: alternate screen, mouse, paste. */
 const REFUSED_MODES = [9, 47, 1000, 1001, 1002, 1003, 1005, 1006, 1015, 1047, 1048, 1049, 2004];
 
@@ -62,6 +65,7 @@ export class LogTerminal {
 
   /** Resolves when all that was written is drawn. */
   write(bytes: Uint8Array): void {
+    bytes = this._filter.pass(bytes);
     this._queue.push(bytes);
     this._queued += bytes.length;
     this._pump();
@@ -77,8 +81,10 @@ export class LogTerminal {
     this._epoch++;
     this._quiet = true;
     this._terminal.reset();
+    this._filter = new LineFilter(METRICS_LINE);
     for (const piece of pieces) {
-      await new Promise<void>(resolve => this._terminal.write(piece, resolve));
+      const shown = this._filter.pass(piece);
+      await new Promise<void>(resolve => this._terminal.write(shown, resolve));
     }
     if (keepTop && before > 0) {
       this._terminal.scrollToLine(Math.max(0, this._terminal.buffer.active.baseY - fromEnd));
@@ -210,6 +216,7 @@ export class LogTerminal {
   private readonly _fit = new FitAddon();
   private readonly _search = new SearchAddon();
   private readonly _options: LogTerminal.IOptions;
+  private _filter = new LineFilter(METRICS_LINE);
   private _queue: Uint8Array[] = [];
   private _queued = 0;
   private _writing = false;

@@ -57,7 +57,7 @@ function Filter(props: { model: IRunsModel; trans: TranslationBundle }): JSX.Ele
       <input
         type="search"
         className="j2c-Input"
-        placeholder={trans.__('Filter by name, argument or id')}
+        placeholder={trans.__('Filter')}
         aria-label={trans.__('Filter runs')}
         value={model.filter.text}
         onChange={event => model.setFilter({ text: event.target.value })}

@@ -51,9 +51,15 @@ export function RunList(props: IRunListProps): JSX.Element {
     } else if ((next + 1) * ROW > node.scrollTop + node.clientHeight) {
       node.scrollTop = (next + 1) * ROW - node.clientHeight;
     }
-    requestAnimationFrame(() =>
-      node.querySelector<HTMLElement>(`.j2c-Run-open[data-index="${next}"]`)?.focus()
-    );
+    const take = () => {
+      const row = node.querySelector<HTMLElement>(`.j2c-Run-open[data-index="${next}"]`);
+      row?.focus();
+      return row !== null;
+    };
+    if (!take()) {
+      // Scrolled to: drawn with the next frame.
+      requestAnimationFrame(take);
+    }
   };
   const onKeyDown = (event: React.KeyboardEvent) => {
     const page = Math.max(1, Math.floor(view.height / ROW) - 1);
@@ -70,9 +76,12 @@ export function RunList(props: IRunListProps): JSX.Element {
       focus(moves[event.key]);
     } else if (event.key === 'Delete' && runs[focused]) {
       props.execute(CommandIDs.remove, runs[focused].id);
-    } else if (event.key === 'ArrowRight') {
+    } else if (event.key === 'ArrowRight' || event.key === 'ArrowLeft') {
+      // Along the row: the run itself, then what can be done with it.
       const row = (event.target as HTMLElement).closest('.j2c-Run');
-      row?.querySelector<HTMLElement>('.j2c-IconButton')?.focus();
+      const stops = [...(row?.querySelectorAll<HTMLElement>('button') ?? [])];
+      const step = event.key === 'ArrowRight' ? 1 : -1;
+      stops[stops.indexOf(event.target as HTMLElement) + step]?.focus();
     }
   };
 

@@ -67,6 +67,8 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const startNotes = new Map<string, string>();
+
 function notify(
   { run, what }: IRunHappening,
   trans: TranslationBundle,
@@ -77,12 +79,16 @@ function notify(
     callback: () => void commands.execute(CommandIDs.openLog, { id: run.id })
   };
   if (what === 'started') {
-    Notification.info(trans.__('%1 runs on the cluster', run.name), {
+    const id = Notification.info(trans.__('%1 is running on the cluster', run.name), {
       autoClose: 4000,
       actions: [open]
     });
+    startNotes.set(run.id, id);
     return;
   }
+  // The end says all that the start said.
+  Notification.dismiss(startNotes.get(run.id) ?? '');
+  startNotes.delete(run.id);
   const text = `${run.name}: ${stateName(run.state, trans)}${run.reason ? `, ${run.reason}` : ''}`;
   const actions = [open];
   if (run.outputs) {

@@ -105,7 +105,8 @@ function activate(
   palette?.addItem({ command: CommandIDs.submit, category: trans.__('Cluster') });
   launcher?.add({
     command: CommandIDs.submit,
-    category: trans.__('Other'),
+    // Lab's own category, by the name that Lab itself shows.
+    category: (translator ?? nullTranslator).load('jupyterlab').__('Other'),
     rank: 5,
     args: { isLauncher: true }
   });
