@@ -27,6 +27,8 @@ from j2c_lab.store.s3_errors import Refused
 THRESHOLD = 16 << 20
 PART = 8 << 20
 _MOST_PARTS = 10_000
+#: Larger objects S3 copies in parts only; no part may be larger.
+LARGEST_COPY = 5 << 30
 
 
 def part_size(size: int) -> int:
@@ -35,6 +37,34 @@ def part_size(size: int) -> int:
     while part * _MOST_PARTS < size:
         part *= 2
     return part
+
+
+async def renew(client: S3Client, key: str, size: int, metadata: dict[str, str]) -> None:
+    """Copy an object onto itself inside the server, in parts."""
+    begun = await client.call("create_multipart_upload", key=key, Metadata=metadata)
+    upload = begun["UploadId"]
+    parts = []
+    try:
+        for number, start in enumerate(range(0, size, LARGEST_COPY), 1):
+            answer = await client.call(
+                "upload_part_copy",
+                key=key,
+                UploadId=upload,
+                PartNumber=number,
+                CopySource={"Bucket": client.bucket, "Key": key},
+                CopySourceRange=f"bytes={start}-{min(start + LARGEST_COPY, size) - 1}",
+            )
+            parts.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
+        await client.call(
+            "complete_multipart_upload",
+            key=key,
+            UploadId=upload,
+            MultipartUpload={"Parts": parts},
+        )
+    except BaseException:
+        with contextlib.suppress(StoreError):
+            await client.call("abort_multipart_upload", key=key, UploadId=upload)
+        raise
 
 
 async def abort_stale(client: S3Client, prefix: str, older_than: float) -> int:

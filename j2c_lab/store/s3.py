@@ -61,7 +61,8 @@ class S3Store:
             end, skip = _extent(answer, place)
             try:
                 async with answer["Body"] as body:
-                    while piece := await body.read(_PIECE):
+                    stall = self.client.patience.stall
+                    while piece := await asyncio.wait_for(body.read(_PIECE), stall):
                         dropped = min(skip, len(piece))
                         skip -= dropped
                         if dropped < len(piece):
@@ -186,21 +187,25 @@ class S3Store:
         await self.client.close()
 
     async def _renew(self, key: str) -> bool:
-        # A copy onto itself is only allowed where something changes, so metadata is given anew.
-        source = {"Bucket": self.client.bucket, "Key": self._prefix + key}
+        full = self._prefix + key
+        size, metadata = 0, {}
         try:
-            head = await self.client.call("head_object", key=self._prefix + key)
+            head = await self.client.call("head_object", key=full)
+            size, metadata = head["ContentLength"], head.get("Metadata", {})
+            # Only allowed onto itself where something changes, so metadata is given anew.
             await self.client.call(
                 "copy_object",
-                key=self._prefix + key,
-                CopySource=source,
+                key=full,
+                CopySource={"Bucket": self.client.bucket, "Key": full},
                 MetadataDirective="REPLACE",
-                Metadata=head.get("Metadata", {}),
+                Metadata=metadata,
             )
         except Refused as refused:
             if refused.missing:
                 return False
-            raise
+            if size <= multipart.LARGEST_COPY:
+                raise
+            await multipart.renew(self.client, full, size, metadata)
         return True
 
     async def _opened(self, key: str, place: int, etag: str | None) -> dict[str, Any] | None:

@@ -22,6 +22,9 @@ _T = TypeVar("_T")
 _REQUESTS = 32
 #: Bodies of over a MiB in memory at once: four fill a fast link, and bound the memory.
 BULK = 4
+#: Where the server moves the data itself, it may be silent so many times longer.
+_SLOW_OPERATIONS = {"complete_multipart_upload", "copy_object", "upload_part_copy"}
+_SLOW = 10
 
 
 class S3Client:
@@ -133,7 +136,8 @@ class S3Client:
             watched = _WatchedBody(body)
             parameters = {**parameters, "Body": watched}
         request = getattr(client, operation)(Bucket=self.bucket, **parameters)
-        answer: dict[str, Any] = await _until_stalled(request, watched, self.patience.stall)
+        stall = self.patience.stall * (_SLOW if operation in _SLOW_OPERATIONS else 1)
+        answer: dict[str, Any] = await _until_stalled(request, watched, stall)
         return answer
 
     async def _opened(self) -> Any:
@@ -205,7 +209,8 @@ def _create_client(patience: Patience) -> Any:
         s3=s3,
         signature_version="s3v4",
         connect_timeout=min(10.0, patience.stall),
-        read_timeout=patience.stall,
+        # Ours are the deadlines: for a whole answer, and for each piece of a body.
+        read_timeout=patience.stall * _SLOW,
         max_pool_connections=_REQUESTS,
         # One layer of retries only: the one that knows deadlines and bodies.
         retries={"total_max_attempts": 1, "mode": "standard"},
