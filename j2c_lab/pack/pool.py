@@ -14,6 +14,7 @@ from j2c_lab.loops import has_loop, need_loop
 from j2c_lab.pack.layer_writer import Advance, LayerResult, hash_layer, make_layer
 from j2c_lab.pack.plan import FileKey, PlannedFile
 from j2c_lab.pack.worker import ADVANCE, DONE, HASH, HEAD, PACK, decode, encode
+from j2c_lab.worker_environment import worker_environment
 
 if TYPE_CHECKING:
     import asyncio
@@ -211,6 +212,7 @@ async def _start() -> asyncio.subprocess.Process:
         _START,
         _PLACE,
         cwd="/",
+        env=worker_environment(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

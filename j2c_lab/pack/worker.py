@@ -6,6 +6,7 @@ same Python and the same j2c. `pool` is the other end. Standard input that ends 
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import signal
@@ -49,6 +50,8 @@ def main() -> None:
     """Do tasks until standard input ends."""
     # Ctrl-C reaches the whole terminal's group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Nothing here makes cycles, and the collector would walk the files of every layer.
+    gc.disable()
     tasks = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     while head := tasks.read(HEAD.size):

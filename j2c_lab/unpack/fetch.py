@@ -17,6 +17,7 @@ from j2c_lab.unpack.cache import LayerCache
 from j2c_lab.unpack.control import Control
 from j2c_lab.unpack.layer import LayerDone, LayerJob, do_layer
 from j2c_lab.unpack.source import ObjectSource
+from j2c_lab.worker_environment import worker_environment
 
 #: Called with bytes and files done so far.
 Report = Callable[[int, int], None]
@@ -94,6 +95,7 @@ class _Worker:
             # In a directory of its own: `-m` puts the current one first into sys.path.
             [sys.executable, "-m", "j2c_lab.unpack.worker"],
             cwd="/",
+            env=worker_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C in a terminal reaches the whole group; only the parent should act on it.
