@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -80,28 +81,63 @@ def clean(path: str) -> None:
 
 
 def _lock(path: str, wait: float) -> int | None:
-    import fcntl
-
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if os.path.islink(path) or os.lstat(path).st_uid != os.geteuid():
-            raise UnpackError(
-                f"{path} belongs to somebody else", "give another --workdir"
-            ) from None
-    # The directory itself is locked: a file in it could be removed by the run.
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     until = time.monotonic() + wait
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
+        descriptor = _lock_once(path)
+        if descriptor is None:
             if time.monotonic() >= until:
-                os.close(descriptor)
                 return None
             time.sleep(0.05)
-        except OSError:
-            # No locks on this file system: the scheduler starts one attempt at a time anyway.
+        elif _is_at(path, descriptor):
             return descriptor
+        else:
+            # The attempt that lived here ended meanwhile, and removed it: what is locked now has
+            # no name any more, and a new directory is made.
+            os.close(descriptor)
+
+
+def _lock_once(path: str) -> int | None:
+    """Make the directory if it is not there, and lock it; None when another holds the lock."""
+    import fcntl
+
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        pass  # No locks on this file system: the scheduler starts one attempt at a time anyway.
+    return descriptor
+
+
+def _open(path: str) -> int:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    while True:
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not _is_own(path):
+                raise UnpackError(
+                    f"{path} belongs to somebody else", "give another --workdir"
+                ) from None
+        try:
+            # The directory itself is locked: a file in it could be removed by the run.
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # Removed since, by the attempt that lived in it.
+
+
+def _is_own(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    return not stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
