@@ -51,6 +51,7 @@ SETTINGS: dict[str, Setting] = {
     "exclude": Setting(list, [], "gitignore rules of what is not packed"),
     "grace": Setting(float, 30.0, "seconds between TERM and KILL"),
     "split_streams": Setting(bool, False, "keep stdout and stderr apart"),
+    "schedulers": Setting(dict, {}, "from a scheduler's name to its own options, by name"),
 }
 
 
@@ -83,6 +84,7 @@ class Settings:
         kept = ("name", "env", "inputs", "outputs", "scheduler", "image", "queue")
         return {
             **{name: values[name] for name in (*kept, "grace", "split_streams", "exclude")},
+            "options": values["schedulers"].get(values["scheduler"], {}),
             "base": os.path.abspath(values["base"]) if values["base"] else "",
             "resources": Resources(
                 gpus=values["gpus"],
@@ -124,7 +126,7 @@ def load_settings(
     for source in sources:
         for name, value in source.items():
             merged = SETTINGS[name].kind is dict
-            values[name] = {**values[name], **value} if merged else value
+            values[name] = _merged(values[name], value) if merged else value
     values["store"] = values["store"] or _default_store(environ)
     values["user"] = _store_name(values["user"] or _user(environ))
     return Settings(values)
@@ -269,7 +271,9 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         if setting.kind is list:
             right = right and all(isinstance(item, str) for item in value)
         if setting.kind is dict and right:
-            value = {k: v if isinstance(v, str) else str(v) for k, v in value.items()}
+            value = _texts(value)
+            nested = any(isinstance(item, dict) for item in value.values())
+            right = nested == (name == "schedulers") or not value
         if not right:
             raise UsageError(
                 f"{where}: {key} is {type(value).__name__}, not {setting.kind.__name__}",
@@ -277,6 +281,29 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             )
         found[name] = value
     return found
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table with all values as text, those of tables in it too."""
+    return {
+        key: _texts(value) if isinstance(value, Mapping) else _text(value)
+        for key, value in values.items()
+    }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both tables as one, tables in them too; `above` wins."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = _merged(old, value)
+        merged[key] = value
+    return merged
 
 
 def _default_store(environ: Mapping[str, str]) -> str:

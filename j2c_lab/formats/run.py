@@ -31,6 +31,7 @@ def new_run_id(now: float | None = None, token: str | None = None) -> str:
 class Resources(Record):
     """What a run asks of the scheduler; None leaves it to the scheduler's default."""
 
+    #: GPUs and CPUs are for each node, as memory is.
     gpus: int = 0
     cpus: int | None = None
     #: Bytes, for each node.
@@ -87,6 +88,8 @@ class Run(Record):
     scheduler: str = "local"
     image: str | None = None
     queue: str | None = None
+    #: What its scheduler alone understands: an account, a container command, …
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
     #: Seconds between TERM and KILL, in which outputs are saved.
     grace: float = 30.0
     #: One pipe for both streams keeps their order exact; two keep them apart.
@@ -116,6 +119,12 @@ class Job(Record):
     submission: int = 1
     image: str | None = None
     queue: str | None = None
+    #: As in `Run`.
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: As in `Run`: how long before its end a job should be warned.
+    grace: float = 30.0
+    #: As in `Submission`: a scheduler that counts attempts itself goes on from here.
+    attempts_before: int = 0
     #: Environment of `j2c unpack` itself; the user's own `--env` travels in `run.json`.
     env: dict[str, str] = dataclasses.field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from j2c_lab.formats.run import Outcome, Submission
 from j2c_lab.runs.journal_reader import JournalReader
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.runs.view import STAGES, RunView, final_view, job_state, view
-from j2c_lab.schedulers.base import ENDED, PENDING, UNKNOWN
+from j2c_lab.schedulers.base import ENDED, UNKNOWN
 
 #: Seconds between looks at the store while the run writes, and when it has long been silent.
 SHORTEST_PAUSE = 0.05
@@ -233,14 +233,16 @@ class Follower:
         if await self._attempt_from(number + 1) is not None:
             return True
         try:
-            submission = (await self._ledger.documents(self._run_id)).submission
+            documents = await self._ledger.documents(self._run_id)
+            submission = documents.submission
+            if submission is None:
+                return False
+            if submission.attempts_before >= number:
+                return True  # resumed: the attempt belongs to an earlier submission
+            # Requeued; or ended by the scheduler, which may yet make another attempt.
+            return not (await view(self._ledger, self._run_id)).ended
         except StoreError:
             return True
-        if submission is None:
-            return False
-        if submission.attempts_before >= number:
-            return True  # resumed: the attempt belongs to an earlier submission
-        return (await job_state(self._ledger, submission)).phase == PENDING  # requeued
 
     async def _end(self) -> RunView:
         while True:

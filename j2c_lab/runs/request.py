@@ -40,6 +40,7 @@ class Request(Record):
     scheduler: str = "local"
     image: str | None = None
     queue: str | None = None
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
     grace: float = 30.0
     split_streams: bool = False
     #: Gitignore rules of `[tool.j2c]`, above those of the project's files.
@@ -74,6 +75,7 @@ class Request(Record):
             scheduler=self.scheduler,
             image=self.image,
             queue=self.queue,
+            options=self.options,
             grace=self.grace,
             split_streams=self.split_streams,
             host=self.host,
@@ -83,7 +85,11 @@ class Request(Record):
 
 
 def job_of(
-    run: Run, run_url: str, submission: int = 1, environ: Mapping[str, str] | None = None
+    run: Run,
+    run_url: str,
+    submission: int = 1,
+    environ: Mapping[str, str] | None = None,
+    attempts_before: int = 0,
 ) -> Job:
     """Return what the scheduler is given for a run; of `environ` only where the store is."""
     return Job(
@@ -96,6 +102,9 @@ def job_of(
         submission=submission,
         image=run.image,
         queue=run.queue,
+        options=run.options,
+        grace=run.grace,
+        attempts_before=attempts_before,
         # `j2c unpack` refuses runs of anybody else.
         env={"J2C_USER": run.user, **job_settings(run_url, environ or {})},
     )

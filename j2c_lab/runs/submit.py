@@ -143,7 +143,9 @@ async def _give_to_scheduler(
         handle = await scheduler.find(run.id, number)
         if handle is None:
             await _refuse_cancelled(ledger, run.id)
-            handle = await scheduler.submit(job_of(run, ledger.url(run.id), number, ledger.environ))
+        # Even if it was found: a submit that was killed halfway is completed by the next.
+        job = job_of(run, ledger.url(run.id), number, ledger.environ, attempts_before)
+        handle = await scheduler.submit(job)
         submission = Submission(
             scheduler=run.scheduler,
             handle=handle,

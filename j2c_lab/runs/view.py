@@ -25,6 +25,8 @@ FAILED = "failed"
 CANCELLED = "cancelled"
 LOST = "lost"
 
+_NO_ANSWER = "the scheduler does not answer"
+
 #: A run in one of these will not change by itself.
 ENDS = frozenset({SUCCEEDED, FAILED, CANCELLED, LOST})
 #: Stages of an attempt, as its journal tells them; each is a state as well.
@@ -141,7 +143,7 @@ async def job_state(ledger: Ledger, submission: Submission) -> JobState:
     try:
         return await ledger.scheduler(submission.scheduler).state(submission.handle)
     except J2CError as error:
-        return JobState(UNKNOWN, f"the scheduler does not answer: {error.message}")
+        return JobState(UNKNOWN, f"{_NO_ANSWER}: {error.message}")
 
 
 def judge(ledger: Ledger, documents: RunDocuments, job: JobState | None, stage: str) -> RunView:
@@ -164,9 +166,11 @@ def judge(ledger: Ledger, documents: RunDocuments, job: JobState | None, stage: 
     if attempt_ended(documents):
         outcome = _decisive(documents.outcomes)
         stopped = _ended_by_scheduler(documents) and job is not None and job.reason
+        if _ended_by_scheduler(documents) and job is not None and _may_start_again(job):
+            return RunView(**known, **_between_attempts(outcome, job))
         return RunView(
             **{**known, "started": outcome.started or known.get("started")},
-            state=FAILED if stopped else outcome.state,
+            state=_state_of_end(stopped) if stopped else outcome.state,
             reason=stopped or outcome.reason,
             finished=outcome.finished,
             exit_code=outcome.exit_code,
@@ -232,6 +236,26 @@ def _from_scheduler(documents: RunDocuments, job: JobState, stage: str) -> dict[
         )
         return {"state": FAILED if not began else LOST, "reason": reason}
     return {"state": LOST, "reason": job.reason or f"the job ended{while_at} and left no outcome"}
+
+
+def _may_start_again(job: JobState) -> bool:
+    """Whether the scheduler, which ended an attempt, may yet make another of the same job."""
+    silent = job.phase == UNKNOWN and job.reason.startswith(_NO_ANSWER)
+    return job.phase in (PENDING, RUNNING) or silent
+
+
+def _between_attempts(outcome: Outcome, job: JobState) -> dict[str, Any]:
+    if job.phase == PENDING:
+        return {"state": QUEUED, "reason": job.reason, "expected_start": job.expected_start}
+    reason = f"attempt {outcome.attempt} was {outcome.reason}"
+    if job.phase == UNKNOWN:
+        return {"state": UNKNOWN, "reason": f"{reason}; {job.reason}"}
+    return {"state": STARTING, "reason": f"{reason}; its scheduler has not ended the job yet"}
+
+
+def _state_of_end(reason: str) -> str:
+    """Whether somebody cancelled the job at the scheduler itself, by its reason."""
+    return CANCELLED if reason.startswith("cancelled") else FAILED
 
 
 def _attempt_began(documents: RunDocuments) -> bool:

@@ -44,7 +44,8 @@ class Scheduler(Protocol):
         """Hand the job over and return its handle; for the same job again, the same handle.
 
         However often it is called, by however many processes, at most one job exists for a run id
-        and submission number.
+        and submission number. Called for a job that was found, it completes what a submit began
+        that was killed halfway.
         """
         ...
 

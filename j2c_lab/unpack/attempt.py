@@ -44,7 +44,7 @@ def execute_run(settings: Settings) -> Status:
     J2CError
         The run could not even be read; nothing was written.
     """
-    control = Control()
+    control = Control(settings.echo)
     link = StoreLink(settings.store_url)
     try:
         run = link.call(lambda store: records.read_run(store, settings), _FIRST_ANSWER)

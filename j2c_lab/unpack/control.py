@@ -22,9 +22,15 @@ class Control:
     """Collects signals as bytes of a pipe, so that one `select` waits for them and for the rest.
 
     `signal` is the first signal that asked for the end, `cancelled_by` who wrote `cancel.json`.
+
+    Parameters
+    ----------
+    echo : float
+        Seconds after that signal in which further ones mean the same: a batch system may signal
+        j2c, and the script that started it, which passes the signal on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, echo: float = 0.0) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -37,6 +43,7 @@ class Control:
         self.signal: int | None = None
         self.cancelled_by = ""
         self._asked_at: float | None = None
+        self._echo = echo
 
     def fileno(self) -> int:
         """Return the pipe to select on; readable when `take` has something."""
@@ -48,6 +55,7 @@ class Control:
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._reader, 4096):
                 numbers += [number for number in data if number != _WOKEN]
+        numbers = self._without_echoes(numbers)
         for number in numbers:
             if number in ENDING and self.signal is None:
                 self.signal = number
@@ -84,6 +92,20 @@ class Control:
             return f"cancelled by {self.cancelled_by}"
         name = signal.Signals(self.signal or signal.SIGTERM).name
         return f"ended by {name} to j2c unpack: a time limit, a preemption or a cancelled job"
+
+    def _without_echoes(self, numbers: list[int]) -> list[int]:
+        if not self._echo:
+            return numbers
+        kept = []
+        asked = self._asked_at is not None
+        for number in numbers:
+            if number in ENDING and asked:
+                at = self._asked_at
+                if at is None or time.monotonic() < at + self._echo:
+                    continue
+            asked = asked or number in ENDING
+            kept.append(number)
+        return kept
 
     def close(self) -> None:
         """Give the signals back."""

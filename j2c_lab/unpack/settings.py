@@ -34,6 +34,8 @@ class Settings(NamedTuple):
     spool_limit: int
     #: Seconds to go on delivering when the run has ended and the store does not answer.
     delivery: float
+    #: As in `Control`.
+    echo: float = 0.0
 
 
 def settings_from(
@@ -70,6 +72,7 @@ def settings_from(
         rank=_number(environ, "J2C_RANK", 0),
         spool_limit=_number(environ, "J2C_SPOOL_LIMIT", _DEFAULT_SPOOL),
         delivery=float(_number(environ, "J2C_DELIVERY_SECONDS", int(_DEFAULT_DELIVERY))),
+        echo=float(_number(environ, "J2C_SIGNAL_ECHO", 0)),
     )
 
 

@@ -273,7 +273,14 @@ def _job(layer: LayerRef, directories: dict[bytes, bytes]) -> LayerJob:
 
 def _outer_environment() -> dict[str, str]:
     """Return j2c's own environment without what concerns only j2c."""
-    own = ("J2C_WORKDIR", "J2C_CACHE", "J2C_ATTEMPT_NUMBER", "J2C_SPOOL_LIMIT", "J2C_PYTHON")
+    own = {
+        "J2C_WORKDIR",
+        "J2C_CACHE",
+        "J2C_ATTEMPT_NUMBER",
+        "J2C_SPOOL_LIMIT",
+        "J2C_PYTHON",
+        "J2C_SIGNAL_ECHO",
+    }
     return {name: value for name, value in os.environ.items() if name not in own}
 
 

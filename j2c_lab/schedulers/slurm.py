@@ -1,0 +1,208 @@
+"""A Slurm cluster, from one of its login nodes.
+
+`slurm_render` makes the batch job, `slurm_script` is its text, `slurm_cli` talks, `slurm_states`
+explains. A handle is Slurm's job id.
+
+Exactly one job for a run: a job is queued held, then all jobs that carry the run's id are looked
+at; every submitter comes to the same one (the lowest id), which is released, and the others are
+cancelled before they could start. A submitter that is killed in between leaves a held job, which
+the next one finds and releases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from j2c_lab.errors import NotFoundError, SchedulerError
+from j2c_lab.formats.run import Job, Resources
+from j2c_lab.schedulers.base import ENDED, UNKNOWN, JobState
+from j2c_lab.schedulers.slurm_cli import SlurmCommands
+from j2c_lab.schedulers.slurm_render import Batch, key_of, render
+from j2c_lab.schedulers.slurm_states import SlurmJob, explain, parse_job
+
+_LOG_SHOWN = 1 << 20
+
+
+class SlurmScheduler:
+    """See `schedulers.base.Scheduler`.
+
+    Parameters
+    ----------
+    environ : mapping, optional
+        The submitter's environment. `J2C_SLURM_DIR` is a directory that login and compute nodes
+        share, for logs (by default in the home directory); `J2C_SLURM_KILL_AFTER` the seconds
+        from the wish to end until everything is killed.
+    """
+
+    name = "slurm"
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        environ = dict(os.environ if environ is None else environ)
+        base = environ.get("XDG_STATE_HOME") or os.path.join(
+            environ.get("HOME") or os.path.expanduser("~"), ".local", "state"
+        )
+        self._directory = Path(environ.get("J2C_SLURM_DIR") or os.path.join(base, "j2c", "slurm"))
+        kill_after = environ.get("J2C_SLURM_KILL_AFTER")
+        self._kill_after = int(kill_after) if kill_after else None
+        self._slurm = SlurmCommands(environ)
+
+    def check(self, job: Job) -> None:
+        self._slurm.test(self._batch(job), _asked(job.resources))
+
+    def render(self, job: Job) -> dict[str, Any]:
+        batch = self._batch(job)
+        return {"command": ["sbatch", *batch.arguments], "script": batch.script}
+
+    async def submit(self, job: Job) -> str:
+        key = key_of(job.run_id, job.submission)
+        found = await self._jobs_of(key)
+        if not found:
+            marked = await self._remembered(job.run_id, key)
+            if marked is not None:
+                return marked
+            found = await self._submit_held(job, key)
+        ours = min(found, key=lambda other: (other.never_ran, other.held, other.id))
+        for other in found:
+            if other.held and other.id != ours.id:
+                await self._slurm.cancel(str(other.id))
+        if ours.held:
+            await self._release(ours)
+        return str(ours.id)
+
+    async def find(self, run_id: str, submission: int = 1) -> str | None:
+        key = key_of(run_id, submission)
+        found = await self._jobs_of(key)
+        if found:
+            ours = min(found, key=lambda other: (other.never_ran, other.held, other.id))
+            return str(ours.id)
+        return await self._remembered(run_id, key)
+
+    async def state(self, handle: str) -> JobState:
+        if not handle.isdigit():
+            return JobState(UNKNOWN, "Slurm does not know it")
+        job = await self._slurm.job(handle)
+        if job is None:
+            return await self._forgotten(handle)
+        who = ""
+        if job.state.startswith("CANCELLED"):
+            accounted = await self._slurm.accounted_end(handle)
+            who = _canceller(accounted[0]) if accounted else ""
+        return explain(job, who)
+
+    async def cancel(self, handle: str) -> None:
+        if not handle.isdigit():
+            return
+        # Only if it waits: a job that runs is not to be torn down, but to end as it likes.
+        await self._slurm.cancel("--state=PENDING", handle)
+        job = await self._slurm.job(handle)
+        if job is None or explain(job).phase == ENDED:
+            return
+        if job.state in ("RUNNING", "COMPLETING"):
+            try:
+                await self._slurm.cancel("--batch", "--signal=INT", handle)
+                return
+            except SchedulerError:
+                # It has just ended, or has not come up on its node yet.
+                job = await self._slurm.job(handle)
+        if job is not None and explain(job).phase != ENDED:
+            await self._slurm.cancel(handle)
+
+    async def log(self, handle: str) -> bytes:
+        path = self._directory / f"{handle}.log"
+        try:
+            with open(path, "rb") as file:  # noqa: ASYNC230 - a small file, read once
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_SHOWN))
+                return file.read()
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"job {handle} has no log in {self._directory}",
+                "it never started, or its node does not share that directory: see J2C_SLURM_DIR",
+            ) from None
+
+    def _batch(self, job: Job) -> Batch:
+        return render(job, str(self._directory), self._kill_after)
+
+    async def _submit_held(self, job: Job, key: str) -> list[SlurmJob]:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        failure = None
+        try:
+            await self._slurm.submit_held(self._batch(job))
+        except SchedulerError as error:
+            # It may have been only the answer that was lost.
+            failure = error
+        found = await self._jobs_of(key)
+        if not found:
+            raise failure or SchedulerError(
+                "Slurm took the job and does not show it", "see squeue --me -t all"
+            )
+        return found
+
+    async def _release(self, job: SlurmJob) -> None:
+        try:
+            await self._slurm.release(job.id)
+        except SchedulerError:
+            # Somebody else may have released it, and it may be over already.
+            now = await self._slurm.job(str(job.id))
+            if now is not None and now.held:
+                raise
+
+    async def _jobs_of(self, key: str) -> list[SlurmJob]:
+        return [job for job in await self._slurm.jobs() if job.name.endswith(f"-{key}")]
+
+    async def _remembered(self, run_id: str, key: str) -> str | None:
+        """Find a job that Slurm has forgotten: by the mark that it left, or in accounting."""
+        text = _read(self._directory / f"{key}.job")
+        if text.isdigit():
+            return text
+        found = await self._slurm.accounted(f"-{key}", run_id)
+        return None if found is None else str(found)
+
+    async def _forgotten(self, handle: str) -> JobState:
+        """Tell the state of a job that Slurm has answered it does not know: it is over."""
+        accounted = await self._slurm.accounted_end(handle)
+        if accounted is not None:
+            state, code = accounted
+            line = "|".join([handle, state, code, "0", "", "?", "", ""])
+            return explain(parse_job(line), _canceller(state))
+        code = _read(self._directory / f"{handle}.exit")
+        if code.isdigit():
+            return JobState(ENDED, "", int(code))
+        return JobState(ENDED, f"Slurm does not remember job {handle} any more: it is over")
+
+
+def _asked(resources: Resources) -> str:
+    wants = [
+        (resources.nodes, "node"),
+        (resources.gpus, "GPU"),
+        (resources.cpus or 0, "CPU"),
+    ]
+    words = [f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in wants if number]
+    if resources.memory:
+        words.append(f"{resources.memory / (1 << 30):.3g}G of memory")
+    if resources.time:
+        words.append(f"{resources.time} s")
+    each = " on each" if resources.nodes > 1 else ""
+    return ", ".join(words) + each
+
+
+def _canceller(state: str) -> str:
+    """Return who, of accounting's `CANCELLED by 1000`."""
+    ident = state.partition(" by ")[2]
+    if not ident.isdigit():
+        return ident
+    import pwd
+
+    try:
+        return pwd.getpwuid(int(ident)).pw_name
+    except KeyError:
+        return f"user {ident}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
