@@ -18,7 +18,7 @@ from typing import Any
 
 from j2c_lab.errors import NotFoundError, SchedulerError
 from j2c_lab.formats.run import Job, Resources
-from j2c_lab.schedulers.base import ENDED, UNKNOWN, JobState
+from j2c_lab.schedulers.base import ENDED, PENDING, UNKNOWN, JobState
 from j2c_lab.schedulers.slurm_cli import SlurmCommands
 from j2c_lab.schedulers.slurm_render import Batch, key_of, render
 from j2c_lab.schedulers.slurm_states import SlurmJob, explain, parse_job
@@ -95,12 +95,11 @@ class SlurmScheduler:
     async def cancel(self, handle: str) -> None:
         if not handle.isdigit():
             return
-        # Only if it waits: a job that runs is not to be torn down, but to end as it likes.
-        await self._slurm.cancel("--state=PENDING", handle)
         job = await self._slurm.job(handle)
-        if job is None or explain(job).phase == ENDED:
-            return
-        if job.state in ("RUNNING", "COMPLETING"):
+        if job is not None and explain(job).phase == PENDING:
+            # Only if it waits still: one that runs is not to be torn down, but to end as it likes.
+            job = await self._cancel_if_alive(handle, "--state=PENDING")
+        if job is not None and job.state in ("RUNNING", "COMPLETING"):
             try:
                 await self._slurm.cancel("--batch", "--signal=INT", handle)
                 return
@@ -108,7 +107,7 @@ class SlurmScheduler:
                 # It has just ended, or has not come up on its node yet.
                 job = await self._slurm.job(handle)
         if job is not None and explain(job).phase != ENDED:
-            await self._slurm.cancel(handle)
+            await self._cancel_if_alive(handle)
 
     async def log(self, handle: str) -> bytes:
         path = self._directory / f"{handle}.log"
@@ -124,6 +123,17 @@ class SlurmScheduler:
 
     def _batch(self, job: Job) -> Batch:
         return render(job, str(self._directory), self._kill_after)
+
+    async def _cancel_if_alive(self, handle: str, *arguments: str) -> SlurmJob | None:
+        """Cancel the job and return it as it is then; that it has ended meanwhile is no error."""
+        try:
+            await self._slurm.cancel(*arguments, handle)
+        except SchedulerError:
+            job = await self._slurm.job(handle)
+            if job is not None and explain(job).phase != ENDED:
+                raise
+            return job
+        return await self._slurm.job(handle)
 
     async def _submit_held(self, job: Job, key: str) -> list[SlurmJob]:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
