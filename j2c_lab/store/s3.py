@@ -60,7 +60,8 @@ class S3Store:
             etag = answer.get("ETag")
             end, skip = _extent(answer, place)
             try:
-                async with answer["Body"] as body:
+                # Some versions give something else than the body on entering it.
+                async with (body := answer["Body"]):
                     stall = self.client.patience.stall
                     while piece := await asyncio.wait_for(body.read(_PIECE), stall):
                         dropped = min(skip, len(piece))

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 
 from j2c_lab.errors import J2CError, StoreError
 from j2c_lab.store.retry import Patience, Retry
-from j2c_lab.store.s3_errors import Refused, code_and_status, explain, is_expired, is_passing
+from j2c_lab.store.s3_errors import (
+    Refused,
+    code_and_status,
+    explain,
+    is_a_bug,
+    is_expired,
+    is_passing,
+)
 
 _T = TypeVar("_T")
 
@@ -107,7 +114,7 @@ class S3Client:
         """Return the tries of a new request."""
         return Retry(self.patience, self._known)
 
-    def told(self, error: BaseException, key: str) -> J2CError:
+    def told(self, error: Exception, key: str) -> Exception:
         """Return the error of a request as it is told to the user."""
         return self._told(error, key, False)
 
@@ -175,8 +182,8 @@ class S3Client:
                 # Other tasks may still wait on the old client: `close` ends both.
                 self._client = None
 
-    def _told(self, error: BaseException, key: str, ambiguous: bool) -> J2CError:
-        if isinstance(error, J2CError):
+    def _told(self, error: Exception, key: str, ambiguous: bool) -> Exception:
+        if isinstance(error, J2CError) or is_a_bug(error):
             return error
         told = explain(error, self._url, self.endpoint, key)
         code, status = code_and_status(error)

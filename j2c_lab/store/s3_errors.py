@@ -114,6 +114,15 @@ def is_passing(error: BaseException) -> bool:
     )
 
 
+def is_a_bug(error: BaseException) -> bool:
+    """Return whether an error comes neither from the server nor from the way to it."""
+    import aiohttp
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    known = (BotoCoreError, ClientError, aiohttp.ClientError, OSError, ValueError, *_timeouts())
+    return not is_passing(error) and not isinstance(error, known)
+
+
 def is_expired(error: BaseException) -> bool:
     """Return whether the credentials were good once."""
     return code_and_status(error)[0] in _EXPIRED_CODES

@@ -1,0 +1,83 @@
+"""A whole run by the command, with SeaweedFS as the store."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from cli_tools import Lab, lab, venv
+
+from tests.faults.proxy import Fault, FaultProxy, Request
+from tests.real.s3_servers import BUCKET, S3Server
+
+__all__ = ["lab", "venv"]
+
+
+@pytest.fixture
+def proxy(seaweed: S3Server) -> Iterator[FaultProxy]:
+    with FaultProxy(seaweed.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def remote(lab: Lab, proxy: FaultProxy, seaweed: S3Server) -> Lab:
+    """A lab whose store is far away."""
+    lab.environ.update(seaweed.settings(proxy.endpoint))
+    lab.environ["J2C_STORE"] = f"s3://{BUCKET}/{uuid.uuid4().hex[:8]}"
+    lab.script(
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "print('learning'); print('badly', file=sys.stderr)\n"
+        "Path(os.environ['J2C_OUTPUT_DIR'], 'model.bin').write_bytes(b'weights')\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    return lab
+
+
+def test_a_run_goes_there_and_comes_back(remote: Lab, proxy: FaultProxy) -> None:
+    done = remote("submit", "train.py", "--output", "*.bin", "--", "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"learning\nbadly\n"
+    fetched = remote("fetch", "last", "-o", "here")
+    assert fetched.returncode == 0, fetched.stderr
+    assert (remote.project / "here/model.bin").read_bytes() == b"weights"
+    assert remote("submit", "train.py", "--", "3").returncode == 3
+    # And a dry run only looks.
+    seen = []
+    proxy.schedule = lambda request: seen.append(request)  # type: ignore[func-returns-value]
+    assert remote("submit", "train.py", "--dry-run", "--", "3").returncode == 0
+    assert [r for r in seen if r.method not in ("GET", "HEAD")] == []
+
+
+def test_a_third_of_all_requests_may_fail(remote: Lab, proxy: FaultProxy) -> None:
+    faults = [Fault("reset"), Fault("answer", 503, "SlowDown"), Fault("lose-answer")]
+
+    def schedule(request: Request) -> Fault | None:
+        return faults[request.number // 3 % 3] if request.number % 3 == 0 else None
+
+    proxy.schedule = schedule
+    done = remote("submit", "train.py", "--output", "*.bin", "--", "5")
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == b"learning\nbadly\n"
+    assert proxy.faults.total() > 10
+    assert len(remote.jobs()) == 1
+
+
+def test_credentials_appear_in_nothing_that_is_stored_or_said(
+    remote: Lab, seaweed: S3Server
+) -> None:
+    secret = remote.environ["AWS_SECRET_ACCESS_KEY"]
+    plan = remote("submit", "train.py", "--dry-run", "--json", "--", "0")
+    done = remote("submit", "train.py", "--json", "--", "0")
+    assert done.returncode == 0
+    assert secret.encode() not in plan.stdout + plan.stderr + done.stdout + done.stderr
+    client = seaweed.client()
+    prefix = remote.environ["J2C_STORE"].rsplit("/", 1)[1] + "/runs/"
+    listed = client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]
+    assert len(listed) > 3
+    for item in listed:
+        body = client.get_object(Bucket=BUCKET, Key=item["Key"])["Body"]
+        assert secret.encode() not in body.read()
+        body.close()
+    client.close()
