@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class J2CError(Exception):
     """Something that j2c could not do, said in one sentence with what to do about it.
@@ -29,6 +31,17 @@ class J2CError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+    def event(self, most_details: int | None = None) -> dict[str, Any]:
+        """Return the event `error` of docs/events.md, with at most so many details."""
+        return {
+            "event": "error",
+            "code": self.code,
+            "message": self.message,
+            "remedy": self.remedy,
+            "details": self.details[:most_details],
+            "exit_code": self.exit_code,
+        }
 
 
 class UsageError(J2CError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from j2c_lab.cli.text import count, duration, size
 from j2c_lab.errors import J2CError
+from j2c_lab.formats.events import RecordEvents, json_line
 
 if TYPE_CHECKING:
     from j2c_lab.formats.journal import JournalRecord
@@ -130,113 +131,30 @@ class JsonOutput(Output):
     json = True
 
     def __init__(self) -> None:
-        self._texts: dict[tuple[int, int, str], Utf8Joiner] = {}
+        self._records = RecordEvents()
 
     def event(self, event: dict[str, Any]) -> None:
         self.document(event)
 
     def log(self, attempt: int, rank: int, record: JournalRecord) -> None:
-        from j2c_lab.formats.journal import EVENT, GAP, LOG
-
-        head = {"n": record.number, "attempt": attempt, "rank": rank, "time": record.time}
-        if record.kind == LOG:
-            joiner = self._texts.setdefault((attempt, rank, record.stream), Utf8Joiner())
-            joiner.number = record.number
-            self.document(
-                {
-                    "event": "log",
-                    **head,
-                    "stream": record.stream,
-                    **joiner.feed(record.payload, record.at),
-                }
-            )
-        elif record.kind in (EVENT, GAP):
-            self.document({"event": "gap", **record.event(), **head, **_at(record)})
+        event = self._records.event(attempt, rank, record)
+        if event is not None:
+            self.document(event)
 
     def prime(self, attempt: int, rank: int, record: JournalRecord) -> None:
         """Take a record that was shown before, for the half of a character at its end."""
-        if record.stream:
-            joiner = self._texts.setdefault((attempt, rank, record.stream), Utf8Joiner())
-            joiner.feed(record.payload, record.at)
+        self._records.prime(attempt, rank, record)
 
     def document(self, document: dict[str, Any]) -> None:
-        # Escaped: a lone surrogate in a file's name is no UTF-8, and must not end the output.
-        sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
+        sys.stdout.write(json_line(document))
         sys.stdout.flush()
 
     def say(self, text: str) -> None:
         pass
 
     def error(self, error: J2CError) -> None:
-        self.document(
-            {
-                "event": "error",
-                "code": error.code,
-                "message": error.message,
-                "remedy": error.remedy,
-                "details": error.details,
-                "exit_code": error.exit_code,
-            }
-        )
+        self.document(error.event())
 
     def close(self) -> None:
-        for (attempt, rank, stream), joiner in self._texts.items():
-            if joiner.rest:
-                self.document(
-                    {
-                        "event": "log",
-                        "n": joiner.number,
-                        "attempt": attempt,
-                        "rank": rank,
-                        "stream": stream,
-                        **joiner.end(),
-                    }
-                )
-
-
-class Utf8Joiner:
-    """Makes text of chunks whose borders may lie inside a character."""
-
-    def __init__(self) -> None:
-        #: The beginning of a character whose end has not come yet: at most three bytes.
-        self.rest = b""
-        self._at = 0
-        #: Number of the last record.
-        self.number = 0
-
-    def feed(self, chunk: bytes, at: int) -> dict[str, Any]:
-        """Return `text`, or `data` in base64 where it is no UTF-8, and `at` of its first byte."""
-        data = self.rest + chunk
-        at -= len(self.rest)
-        cut = len(data) - _begun(data)
-        data, self.rest = data[:cut], data[cut:]
-        self._at = at + cut
-        return {**_text_or_data(data), "at": at}
-
-    def end(self) -> dict[str, Any]:
-        """Return what is left, which never became a character."""
-        rest, self.rest = self.rest, b""
-        return {**_text_or_data(rest), "at": self._at}
-
-
-def _begun(data: bytes) -> int:
-    """Return how many bytes at the end of `data` begin a character that is not complete."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:
-            length = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4
-            return back if byte >= 0xC2 and byte < 0xF5 and length > back else 0
-    return 0
-
-
-def _text_or_data(data: bytes) -> dict[str, Any]:
-    try:
-        return {"text": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        import base64
-
-        return {"data": base64.b64encode(data).decode("ascii")}
-
-
-def _at(record: JournalRecord) -> dict[str, Any]:
-    return {"at": record.at} if record.at >= 0 else {}
+        for event in self._records.rest():
+            self.document(event)

@@ -6,9 +6,12 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from j2c_lab.errors import J2CError, StoreError
+from j2c_lab.formats.events import RecordEvents
+from j2c_lab.formats.journal import JournalRecord
 from j2c_lab.formats.run import AttemptStart, Outcome, Run
 from j2c_lab.store import layout
 from j2c_lab.unpack import records
@@ -27,6 +30,9 @@ _FIRST_ANSWER = 120.0
 _LAST_WORDS = 3.0
 _MOST_DETAILS = 1000
 
+#: Is given one event of docs/events.md.
+Tell = Callable[[dict[str, Any]], None]
+
 
 class Status(NamedTuple):
     """How `j2c unpack` ends itself."""
@@ -36,8 +42,13 @@ class Status(NamedTuple):
     reason: str = ""
 
 
-def execute_run(settings: Settings) -> Status:
+def execute_run(settings: Settings, tell: Tell | None = None) -> Status:
     """Execute the run; returns what the user's process ended with.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Is given every event of the attempt, those of its journal and the result.
 
     Raises
     ------
@@ -49,7 +60,8 @@ def execute_run(settings: Settings) -> Status:
     try:
         run = link.call(lambda store: records.read_run(store, settings), _FIRST_ANSWER)
         start = link.call(lambda store: records.claim_attempt(store, settings), _FIRST_ANSWER)
-        return _Attempt(settings, control, link, run, start).execute()
+        attempt = _Attempt(settings, control, link, run, start)
+        return attempt.execute() if tell is None else attempt.execute_and_tell(tell)
     finally:
         link.close()
         control.close()
@@ -90,12 +102,34 @@ class _Attempt:
         self.link = link
         self.run = run
         self.start = start
+        #: Is given every record of the journal.
+        self.tell: Callable[[JournalRecord], None] | None = None
+        self.outcome: Outcome | None = None
+
+    def execute_and_tell(self, tell: Tell) -> Status:
+        """Do as `execute`; `tell` is given all events, from whatever thread they come."""
+        events = RecordEvents()
+        where = self.start.attempt, self.start.rank
+
+        def told(record: JournalRecord) -> None:
+            event = events.event(*where, record)
+            if event is not None:
+                tell(event)
+
+        self.tell = told
+        status = self.execute()
+        for event in events.rest():
+            tell(event)
+        if self.outcome is not None:
+            tell(self._result(self.outcome))
+        return status
 
     def execute(self) -> Status:
+        """Execute the run and deliver what it left."""
         try:
             directory = take_run_directory(self.settings.workdir, self.run.id)
         except J2CError as error:
-            outcome = self._outcome("failed", reason=str(error))
+            outcome = self.outcome = self._outcome("failed", reason=str(error))
             deliver_outcome(self.settings, self.link, outcome, self.settings.delivery)
             return Status(125, None, str(error))
         try:
@@ -106,10 +140,10 @@ class _Attempt:
     def _execute_in(self, directory: RunDirectory) -> Status:
         spool = Spool(directory.spool / f"{self.start.attempt}-{self.start.rank}")
         wake = self.link.upload_journal(spool, self._segment_key)
-        journal = Journal(spool, self.settings.spool_limit, wake)
+        journal = Journal(spool, self.settings.spool_limit, wake, tell=self.tell)
         cancel = layout.cancellation(self.run.user, self.run.id)
         self.link.watch(cancel, lambda data: self.control.cancel(records.canceller(data)))
-        outcome = self._outcome_of(directory, journal)
+        outcome = self.outcome = self._outcome_of(directory, journal)
         delivered = self._finish(journal, outcome)
         if delivered:
             spool.remove()
@@ -132,7 +166,7 @@ class _Attempt:
         except (J2CError, OSError) as error:
             failure = error if isinstance(error, J2CError) else disk_error(error)
             journal.stage(stages.current, "failed", reason=str(failure))
-            journal.event(_error_event(failure))
+            journal.event(failure.event(_MOST_DETAILS))
             return self._outcome("failed", reason=str(failure))
         except Exception as error:
             # A fault of ours: the run must still be told to have failed, and why.
@@ -140,7 +174,7 @@ class _Attempt:
             sys.stderr.write(traceback)
             reason = f"j2c itself failed: {type(error).__name__}: {error}".partition("\n")[0]
             journal.stage(stages.current, "failed", reason=reason)
-            journal.event({**_error_event(J2CError(reason)), "details": traceback.splitlines()})
+            journal.event(J2CError(reason, details=traceback.splitlines()).event(_MOST_DETAILS))
             return self._outcome("failed", reason=reason)
 
     def _finish(self, journal: Journal, outcome: Outcome) -> bool:
@@ -191,6 +225,18 @@ class _Attempt:
             finished=time.time(),
         )
 
+    def _result(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "event": "result",
+            "run": self.run.id,
+            "state": outcome.state,
+            "exit_code": outcome.exit_code,
+            "signal": outcome.signal,
+            "reason": outcome.reason,
+            "duration": outcome.finished - outcome.started,
+            "outputs": len(outcome.outputs),
+        }
+
     def _segment_key(self, segment: int) -> str:
         start = self.start
         return layout.journal_segment(
@@ -202,14 +248,3 @@ def _traceback_of(error: Exception) -> str:
     import traceback
 
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-
-
-def _error_event(error: J2CError) -> dict[str, Any]:
-    return {
-        "event": "error",
-        "code": error.code,
-        "message": error.message,
-        "remedy": error.remedy,
-        "details": error.details[:_MOST_DETAILS],
-        "exit_code": 125,
-    }

@@ -33,6 +33,8 @@ class Journal:
         Most bytes that may wait.
     wake : callable
         Called when there is something new.
+    tell : callable, optional
+        Is given every record that was kept.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class Journal:
         limit: int = DEFAULT_LIMIT,
         wake: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
+        tell: Callable[[JournalRecord], None] | None = None,
     ) -> None:
         self.spool = spool
         self._limit = max(limit, 2 * _RESERVE)
         self._wake = wake
         self._clock = clock
+        self._tell = tell
         self._lock = threading.RLock()
         self._number = spool.end.number
         self._at = spool.end.at
@@ -123,4 +127,6 @@ class Journal:
         self._number += 1
         self._at = after
         self._wake()
+        if self._tell is not None:
+            self._tell(record)
         return True

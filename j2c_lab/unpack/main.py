@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deliver",
         action="store_true",
         help="run nothing: send what earlier attempts on this node could not deliver",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="write what the run's journal gets to standard output, one JSON object a line",
     )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
 
@@ -56,10 +62,13 @@ def execute(arguments: argparse.Namespace) -> int:
         settings = settings_from(arguments.run_url, arguments.workdir, arguments.cache, os.environ)
         if arguments.deliver:
             return deliver_run(settings)
-        status = execute_run(settings)
+        status = execute_run(settings, _told() if arguments.json else None)
     except J2CError as error:
         if arguments.debug:
             raise
+        if arguments.json:
+            _told()(error.event())
+            return error.exit_code
         print(f"j2c unpack: {error}", file=sys.stderr)
         for line in error.details:
             print(f"  {line}", file=sys.stderr)
@@ -71,12 +80,25 @@ def execute(arguments: argparse.Namespace) -> int:
     return status.exit_code
 
 
+def _told() -> Callable[[dict[str, Any]], None]:
+    """Return what writes an event to standard output; once that is closed, it does nothing."""
+    from j2c_lab.formats.events import json_line
+
+    def tell(event: dict[str, Any]) -> None:
+        data = memoryview(json_line(event).encode())
+        # Nobody reads any more, or the disk is full: no reason to end a run.
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(1, data) :]
+
+    return tell
+
+
 def die_by(number: int) -> int:
     """End this process by a signal, so that the parent sees what it would have seen of the run.
 
     Returns 128 + signal where that is not possible: the kernel keeps such signals from PID 1.
     """
-    import contextlib
     import resource
     import signal
 

@@ -3,6 +3,9 @@
 The spool is a row of files `<number>-<at>.records` (those of the first
 record), each a whole number of encoded records; files
 whose records have arrived are deleted. One thread appends, another reads and forgets.
+
+A run may delete its own directory (`rm -rf $TMPDIR/*`), and this one with it: the files that are
+most likely to be needed are held open, and new ones are made in a new directory.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import NamedTuple
 
 #: A file takes no more records past this: the grain in which space is given back.
 _FILE_SIZE = 1 << 20
+#: So many files are held open, and no more: a process has a limit for them.
+_HELD = 32
 #: Most bytes that one segment takes when much is waiting.
 BURST = 4 << 20
 
@@ -28,9 +33,27 @@ class Mark(NamedTuple):
     at: int
 
 
-class _File(NamedTuple):
-    path: Path
-    start: Mark
+class _File:
+    def __init__(self, path: Path, start: Mark) -> None:
+        self.path = path
+        self.start = start
+        #: -1 once it is not held open any more.
+        self.descriptor = -1
+
+    def open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self.descriptor = os.open(self.path, flags, 0o600)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def read(self, skip: int, size: int) -> bytes:
+        if self.descriptor >= 0:
+            return _read(self.descriptor, skip, size)
+        with open(self.path, "rb", buffering=0) as opened:
+            return _read(opened.fileno(), skip, size)
 
 
 class Spool:
@@ -50,7 +73,8 @@ class Spool:
         self._lock = threading.Lock()
         self._files: deque[_File] = deque()
         self._end = self._kept = Mark(0, number, at)
-        self._descriptor = -1
+        #: The file that grows.
+        self._open: _File | None = None
         self._file_size = 0
 
     @property
@@ -79,16 +103,17 @@ class Spool:
         OSError
             The disk is full; nothing of the record was kept.
         """
-        if self._descriptor < 0 or self._file_size >= _FILE_SIZE:
-            self._open_next()
+        if self._open is None or self._file_size >= _FILE_SIZE:
+            self._open = self._open_next()
+            self._file_size = 0
         size = self._file_size
         try:
             view = memoryview(encoded)
             while view:
-                view = view[os.write(self._descriptor, view) :]
+                view = view[os.pwrite(self._open.descriptor, view, size) :]
+                size = self._file_size + len(encoded) - len(view)
         except OSError:
-            os.ftruncate(self._descriptor, size)
-            os.lseek(self._descriptor, size, os.SEEK_SET)
+            os.ftruncate(self._open.descriptor, self._file_size)
             raise
         self._file_size += len(encoded)
         with self._lock:
@@ -106,18 +131,23 @@ class Spool:
             return within[-1] if within else (reach[0] if reach else self._end)
 
     def read(self, start: Mark, end: Mark) -> bytes:
-        """Return the bytes between two marks."""
+        """Return the bytes between two marks.
+
+        Raises
+        ------
+        OSError
+            They are gone: somebody deleted files of the spool that were not held open.
+        """
+        parts = []
+        # Under the lock, since a file may stop being held open at any moment.
         with self._lock:
             files = [f for f in self._files if f.start.position < end.position]
-        parts = []
-        for index, file in enumerate(files):
-            stop = files[index + 1].start.position if index + 1 < len(files) else end.position
-            if stop <= start.position:
-                continue
-            skip = max(start.position - file.start.position, 0)
-            with open(file.path, "rb", buffering=0) as opened:
-                opened.seek(skip)
-                parts.append(_read(opened.fileno(), stop - file.start.position - skip))
+            for index, file in enumerate(files):
+                stop = files[index + 1].start.position if index + 1 < len(files) else end.position
+                if stop <= start.position:
+                    continue
+                skip = max(start.position - file.start.position, 0)
+                parts.append(file.read(skip, stop - file.start.position - skip))
         return b"".join(parts)
 
     def forget(self, mark: Mark) -> None:
@@ -127,14 +157,17 @@ class Spool:
             gone = []
             while len(self._files) > 1 and self._files[1].start.position <= mark.position:
                 gone.append(self._files.popleft())
+            for file in gone:
+                file.close()
         for file in gone:
             file.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file that is open; nothing can be appended any more."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Close what is open; nothing can be appended any more."""
+        with self._lock:
+            for file in self._files:
+                file.close()
+        self._open = None
 
     def remove(self) -> None:
         """Delete all files and the directory: everything has arrived."""
@@ -147,14 +180,20 @@ class Spool:
         with contextlib.suppress(OSError):
             self.directory.rmdir()
 
-    def _open_next(self) -> None:
+    def _open_next(self) -> _File:
         path = self.directory / f"{self._end.number:012d}-{self._end.at}.records"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self.close()
-        self._descriptor = descriptor
-        self._file_size = 0
+        file = _File(path, self._end)
+        try:
+            file.open()
+        except FileNotFoundError:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.open()
         with self._lock:
-            self._files.append(_File(path, self._end))
+            self._files.append(file)
+            # The first ones are read next, the last one grows.
+            if len(self._files) > _HELD:
+                self._files[-2].close()
+        return file
 
 
 def spooled_files(directory: Path) -> list[Path]:
@@ -168,12 +207,13 @@ def spooled_start(path: Path) -> tuple[int, int]:
     return int(number), int(at)
 
 
-def _read(descriptor: int, size: int) -> bytes:
+def _read(descriptor: int, start: int, size: int) -> bytes:
     parts = []
     while size:
-        part = os.read(descriptor, size)
+        part = os.pread(descriptor, size, start)
         if not part:
             raise OSError(5, "the journal's spool was cut short")
         parts.append(part)
+        start += len(part)
         size -= len(part)
     return b"".join(parts)

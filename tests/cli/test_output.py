@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from j2c_lab.cli.output import Utf8Joiner
 from j2c_lab.cli.run_verbs import last_lines
 from j2c_lab.cli.text import duration, size, table
+from j2c_lab.formats.events import Utf8Joiner
 from j2c_lab.formats.journal import LOG, JournalRecord
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import subprocess
 from pathlib import Path
 
-from unpack_tools import RUN_ID, Prepare
+from unpack_tools import RUN_ID, USER, Prepare
+
+from j2c_lab.store import layout
 
 SHOW = """
 import json, os, sys
@@ -132,3 +136,58 @@ def test_delivery_with_nothing_to_deliver_is_fine(prepare: Prepare) -> None:
     assert unpack.run("--deliver") == (0, "")
     assert unpack.run() == (0, "")
     assert unpack.run("--deliver") == (0, "")
+
+
+def test_json_tells_the_journal_and_the_result_one_object_a_line(prepare: Prepare) -> None:
+    unpack = prepare(
+        "import os, sys; os.write(1, 'h\\xfc\\n'.encode() + b'\\xff\\xfe'); sys.exit(3)"
+    )
+    process = unpack.start("--json", stdout=subprocess.PIPE)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 3, errors
+    *told, result = [json.loads(line) for line in out.splitlines()]
+    assert [event["n"] for event in told] == list(range(1, len(told) + 1))
+    written = [
+        event["text"].encode() if "text" in event else base64.b64decode(event["data"])
+        for event in told
+        if event["event"] == "log"
+    ]
+    assert b"".join(written) == unpack.log() == "h\xfc\n".encode() + b"\xff\xfe"
+    assert [event["stage"] for event in told if event["event"] == "stage"][-1] == "finished"
+    assert (result["event"], result["state"], result["exit_code"]) == ("result", "failed", 3)
+
+
+def test_json_reader_that_goes_away_does_not_end_the_run(prepare: Prepare) -> None:
+    unpack = prepare("for number in range(100): print(number)")
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = unpack.start("--json", stdout=writing)
+    os.close(writing)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert unpack.outcome().state == "succeeded"
+
+
+def test_json_of_a_run_that_cannot_be_read_is_an_error_event(prepare: Prepare) -> None:
+    unpack = prepare("")
+    os.unlink(unpack.store.local_path(layout.run(USER, RUN_ID)))
+    done = subprocess.run(unpack.command("--json"), capture_output=True, timeout=60, check=False)
+    (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (event["event"], event["code"], done.stderr) == ("error", "not-found", b"")
+    assert done.returncode == event["exit_code"] == 125
+
+
+def test_run_that_deletes_its_own_directory_keeps_its_log_and_outcome(prepare: Prepare) -> None:
+    unpack = prepare(
+        "import os, shutil, time\n"
+        "root = os.path.dirname(os.environ['J2C_OUTPUT_DIR'])\n"
+        "print('before', flush=True)\n"
+        "time.sleep(0.5)\n"
+        "print('at once', flush=True)\n"
+        "shutil.rmtree(root, ignore_errors=True)\n"
+        "print('after')\n"
+    )
+    code, errors = unpack.run()
+    assert code == 0, errors
+    assert unpack.log() == b"before\nat once\nafter\n"
+    assert unpack.outcome().state == "succeeded"
