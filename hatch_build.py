@@ -35,19 +35,21 @@ class LabExtensionHook(BuildHookInterface[Any]):
         """Build the front end where it is wanted and absent, and add it to the distribution."""
         if version != "editable" and self._must_build():
             self._build()
+        if version == "editable":
+            # scripts/labextension.py links the bundle where JupyterLab looks.
+            return
         if not self._is_built():
             if _mode() == "require":
                 raise RuntimeError("no Node.js to build the JupyterLab extension with")
-            if version != "editable":
-                self.app.display_warning("built without the JupyterLab extension")
+            self.app.display_warning("built without the JupyterLab extension")
             return
+        build_data["artifacts"].append(f"/{_BUILT}")
         if self.target_name == "wheel":
-            build_data["shared_data"] = {
-                str(_BUILT): _SHARE,
-                str(_SOURCE / "install.json"): f"{_SHARE}/install.json",
-            }
-        if version != "editable":
-            build_data["artifacts"].append(f"/{_BUILT}")
+            build_data["shared_data"] = {str(_BUILT): _SHARE}
+            if not (Path(self.root) / _BUILT / "install.json").is_file():
+                # jupyter-builder puts it there, older ones do not.
+                source = str(_SOURCE / "install.json")
+                build_data["shared_data"][source] = f"{_SHARE}/install.json"
 
     def _is_built(self) -> bool:
         return (Path(self.root) / _BUILT / "package.json").is_file()

@@ -53,7 +53,7 @@ class LabServer:
             "JUPYTER_CONFIG_DIR": str(self.home / "config"),
             "JUPYTER_TOKEN": TOKEN,
             "J2C_USER": "ada",
-            "J2C_LOCAL_CPUS": "8",
+            "J2C_LOCAL_CPUS": "32",
             "J2C_LOCAL_GPUS": "4",
         }
         options = {
