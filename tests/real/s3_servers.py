@@ -23,6 +23,10 @@ BUCKET = "j2c-tests"
 KEY, SECRET = "labadmin", "labadminsecret"
 
 
+#: Runs a server until its standard input ends: when the tests are killed, it goes too.
+_WITH_US = 'exec 3<&0; "$@" 3<&- & server=$!; { read _ <&3; kill -9 $server; } & wait $server'
+
+
 @dataclass
 class S3Server:
     """A server that can be asked, killed and started again.
@@ -48,8 +52,9 @@ class S3Server:
         """Start it and wait until it takes objects."""
         with open(self.directory / "server.log", "ab") as log:
             self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
+                ["sh", "-c", _WITH_US, "sh", *self.command],
+                # Held open by this process alone; see `_WITH_US`.
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
@@ -61,8 +66,9 @@ class S3Server:
     def kill(self) -> None:
         """End it as a power cut would."""
         self._signal(signal.SIGKILL)
-        assert self.process is not None
+        assert self.process is not None and self.process.stdin is not None
         self.process.wait()
+        self.process.stdin.close()
 
     def freeze(self) -> None:
         """Stop it from moving, connections open."""
