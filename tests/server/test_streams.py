@@ -42,7 +42,8 @@ class Reader:
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.data = b""
-        self.before = 0
+        #: Bytes had when the attempt began, and where in its log the stream began.
+        self.before = self.start = 0
         self.after = 0
         self.attempt: int | None = None
         self.code: int | None = None
@@ -58,14 +59,13 @@ class Reader:
             while (frame := await connection.read_message()) is not None:
                 if isinstance(frame, bytes):
                     assert len(frame) == head["len"] <= 1 << 20
-                    # Of the first attempt that is seen, the part before `start` is not sent.
-                    assert head["at"] == len(self.data) - self.before or not self.data
+                    assert head["at"] == self.start + len(self.data) - self.before
                     self.data += frame
                 else:
                     head = json.loads(frame)
                     self.messages.append(head)
                     if head["type"] == "hello" and head["attempt"] != self.attempt:
-                        self.before = len(self.data)
+                        self.before, self.start = len(self.data), head["start"]
                     self.attempt = head.get("attempt", self.attempt)
                 if head["type"] != "log" or isinstance(frame, bytes):
                     self.after = head.get("n", self.after)
