@@ -170,7 +170,8 @@ def test_files_of_two_packages_may_be_the_same_but_not_differ(prepare: Prepare) 
     for attempt in (1, 2):
         assert unpack.run() == (0, "")
         assert unpack.log(attempt) == b"3\n"
-        assert sorted(p.name for p in placed(unpack, "tests").iterdir()) == ["__init__.py"]
+        files = [path.name for path in placed(unpack, "tests").iterdir() if path.is_file()]
+        assert files == ["__init__.py"]
     other = make_layer([Item(b"site-packages/one.py", b"x = 9\n")], ENVIRONMENT)
     clash = prepare("", one, other)._replace(workdir=unpack.workdir.with_name("other"))
     code, errors = clash.run()
