@@ -42,7 +42,7 @@ def find_outputs(
     """
     found: dict[bytes, Found] = {}
     left_out: list[str] = []
-    match = _matcher(globs)
+    match = matcher(globs)
     if globs:
         for name, path in _walk(run_directory):
             if match(name) and not path.startswith(output_directory + b"/"):
@@ -97,6 +97,16 @@ def save_outputs(
     return Saved(files, failed)
 
 
+def matcher(globs: Sequence[bytes]) -> Callable[[bytes], bool]:
+    """Return what tells whether a name, relative to the run's directory, is meant by a glob."""
+    patterns = [_compile(os.path.normpath(glob)) for glob in globs]
+
+    def match(name: bytes) -> bool:
+        return any(pattern.match(name) for pattern in patterns)
+
+    return match
+
+
 def _hash(path: bytes) -> tuple[int, bool, str]:
     content = hashlib.sha256()
     size = 0
@@ -117,15 +127,6 @@ def _walk(root: bytes) -> Iterator[tuple[bytes, bytes]]:
         for file in (*files, *links):
             path = os.path.join(directory, file)
             yield path[len(root) + 1 :], path
-
-
-def _matcher(globs: Sequence[bytes]) -> Callable[[bytes], bool]:
-    patterns = [_compile(os.path.normpath(glob)) for glob in globs]
-
-    def match(name: bytes) -> bool:
-        return any(pattern.match(name) for pattern in patterns)
-
-    return match
 
 
 def _compile(glob: bytes) -> re.Pattern[bytes]:

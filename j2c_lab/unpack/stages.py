@@ -18,6 +18,7 @@ from j2c_lab.formats.run import AttemptStart, Cancellation, Outcome, OutputFile,
 from j2c_lab.store import layout
 from j2c_lab.unpack import records
 from j2c_lab.unpack.cache import open_cache
+from j2c_lab.unpack.carry import bring, last_saved
 from j2c_lab.unpack.command import Places, make_command, run_directory
 from j2c_lab.unpack.control import Control
 from j2c_lab.unpack.deliver import keep_output
@@ -29,7 +30,7 @@ from j2c_lab.unpack.launch import Ended, run_process
 from j2c_lab.unpack.layer import LayerDone, LayerJob
 from j2c_lab.unpack.link import StoreLink
 from j2c_lab.unpack.memory import oom_kills
-from j2c_lab.unpack.outputs import find_outputs, save_outputs
+from j2c_lab.unpack.outputs import find_outputs, matcher, save_outputs
 from j2c_lab.unpack.place import make_links, settle
 from j2c_lab.unpack.settings import Settings
 from j2c_lab.unpack.workdir import RunDirectory
@@ -95,6 +96,7 @@ class Stages:
         with self._stage(UNPACKING):
             self._complete(manifest, done)
             environment = self._environment(manifest)
+            self._carry_over()
         self.control.check()
         kills = oom_kills()
         with self._stage(RUNNING):
@@ -171,6 +173,28 @@ class Stages:
                 continue
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.symlink(from_text(link.target), place)
+
+    def _carry_over(self) -> None:
+        """Put what an earlier attempt saved where it lay, so that this one can go on from there."""
+        if self.start.attempt == 1:
+            return
+        earlier = self.link.call(lambda store: last_saved(store, self.run, self.start), _ANSWER)
+        if earlier is None:
+            return
+        try:
+            cwd = run_directory(self.run, self.project)
+        except J2CError:
+            cwd = self.project
+        match = matcher([from_text(glob) for glob in self.run.outputs])
+        for file in earlier.outputs:
+            self.control.check()
+            root = cwd if match(from_text(file.path)) else self.outputs
+            self.link.call(
+                lambda store, file=file, root=root: bring(store, self.run, file, root)  # type: ignore[misc]
+            )
+        size = sum(file.size for file in earlier.outputs)
+        event = {"event": "restored", "from_attempt": earlier.attempt, "bytes": size}
+        self.journal.event({**event, "files": len(earlier.outputs)})
 
     def _environment(self, manifest: Manifest) -> InstalledEnvironment:
         from j2c_lab.unpack.environment import make_environment

@@ -1,7 +1,7 @@
 """A private Slurm on loopback: munged, slurmctld and slurmds, without root's services or systemd.
 
-Nodes n1 and n2 (8 CPUs, 4 GPUs that are /dev/null) make the partitions `main` and, with precedence,
-`high`; n3 (2 CPUs, 2 GPUs) is the partition `small`.
+Nodes n1 and n2 (8 CPUs, 4 GPUs that are /dev/null) make the partitions `main`, `warned` (whose jobs
+are told before they are preempted) and, with precedence, `high`; n3 (2 CPUs, 2 GPUs) is `small`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ DefMemPerCPU=100
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={n1} CPUs=8 RealMemory=8000 Gres=gpu:h100:4
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={n2} CPUs=8 RealMemory=8000 Gres=gpu:h100:4
 NodeName=n3 NodeHostname={host} NodeAddr=127.0.0.1 Port={n3} CPUs=2 RealMemory=8000 Gres=gpu:h100:2
-PartitionName=main Nodes=n[1-2] Default=YES DefaultTime=10 PriorityTier=1 GraceTime=20
+PartitionName=main Nodes=n[1-2] Default=YES DefaultTime=10 PriorityTier=1
+PartitionName=warned Nodes=n[1-2] DefaultTime=10 PriorityTier=1 GraceTime=8
 PartitionName=high Nodes=n[1-2] DefaultTime=10 PriorityTier=10 PreemptMode=OFF
 PartitionName=small Nodes=n3 DefaultTime=10 PriorityTier=1 PreemptMode=OFF
 """
@@ -111,7 +112,7 @@ class SlurmCluster:
         self.start_controller()
         for name in NODES:
             self.start_node(name)
-        _until(lambda: len(self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()) >= 5)
+        _until(lambda: len(self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()) >= 7)
 
     def start_munge(self) -> None:
         """Start munged and wait for its socket."""

@@ -5,31 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli_tools import Lab, venv
+from slurm_tools import slurm_lab, until
 
 from tests.real.slurm_cluster import SlurmCluster
 
-__all__ = ["venv"]
+__all__ = ["slurm_lab", "venv"]
 
 
 @pytest.fixture
-def lab(tmp_path: Path, venv: Path, slurm: SlurmCluster) -> Lab:
-    lab = Lab(tmp_path / "home", venv)
-    lab.environ.update(slurm.environ)
-    lab.environ["J2C_SCHEDULER"] = "slurm"
-    return lab
-
-
-def until(ready: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def lab(slurm_lab: Lab) -> Lab:
+    return slurm_lab
 
 
 def test_a_run_on_slurm_shows_its_log_and_ends_as_the_script_did(lab: Lab) -> None:

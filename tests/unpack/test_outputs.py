@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from unpack_tools import Prepare
 
 from j2c_lab.errors import StoreError
 from j2c_lab.unpack.outputs import find_outputs, save_outputs
@@ -69,3 +70,20 @@ def test_file_that_cannot_be_saved_does_not_keep_others_back(tmp_path: Path) -> 
         ("c", 1, True),
     ]
     assert saved.failed == ["b: no space"]
+
+
+def test_a_later_attempt_finds_what_an_earlier_one_saved(prepare: Prepare) -> None:
+    unpack = prepare(
+        "import os\n"
+        "for path in (os.environ['J2C_OUTPUT_DIR'] + '/deep/step', 'ckpt/last.pt'):\n"
+        "    os.makedirs(os.path.dirname(path), exist_ok=True)\n"
+        "    step = int(open(path).read()) if os.path.exists(path) else 0\n"
+        "    print(step)\n"
+        "    open(path, 'w').write(str(step + 1))\n",
+        outputs=["ckpt/*.pt"],
+    )
+    for attempt in (1, 2, 3):
+        assert unpack.run() == (0, "")
+        assert unpack.log(attempt) == b"%d\n%d\n" % (attempt - 1, attempt - 1)
+    restored = [e for e in unpack.events(3) if e["event"] == "restored"]
+    assert [(e["from_attempt"], e["files"], e["bytes"]) for e in restored] == [(2, 2, 2)]
