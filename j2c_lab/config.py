@@ -54,6 +54,16 @@ SETTINGS: dict[str, Setting] = {
     "schedulers": Setting(dict, {}, "from a scheduler's name to its own options, by name"),
 }
 
+#: What a value has to be, in words.
+_KINDS = {
+    str: "a text in quotes",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of texts",
+    dict: "a table",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -276,8 +286,8 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             right = nested == (name == "schedulers") or not value
         if not right:
             raise UsageError(
-                f"{where}: {key} is {type(value).__name__}, not {setting.kind.__name__}",
-                setting.help,
+                f"{where}: {key} is {value!r}, and not {_KINDS[setting.kind]}",
+                f"{key} means: {setting.help}",
             )
         found[name] = value
     return found

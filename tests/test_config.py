@@ -63,8 +63,8 @@ def test_json_and_server_configs_count_too(home: Path) -> None:
     ("text", "says"),
     [
         ("gpu = 1", "did you mean 'gpus'?"),
-        ("gpus = 'two'", "gpus is str, not int"),
-        ("outputs = [1]", "outputs is list"),
+        ("gpus = 'two'", "gpus is 'two', and not a whole number"),
+        ("outputs = [1]", "outputs is [1], and not a list of texts"),
         ("zzz = 1", "known are"),
         ("gpus = ", "is no TOML"),
     ],

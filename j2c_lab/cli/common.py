@@ -25,7 +25,7 @@ def verb(
     parser: argparse.ArgumentParser = verbs.add_parser(
         name, help=help, description=f"{help[0].upper()}{help[1:]}.", allow_abbrev=False
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     return parser

@@ -68,7 +68,8 @@ class LiveOutput(Output):
             self._progress = _bar()
             # What was done before the bar is shown is no part of its rate.
             done = event.get("bytes", 0)
-            self._task = self._progress.add_task("", total=None, completed=done, counts="")
+            name = event.get("what") or event["stage"]
+            self._task = self._progress.add_task(name, total=None, completed=done, counts="")
             self._progress.start()
         files, total = event.get("files"), event.get("total_files")
         counts = f"{files}/{total} files" if files is not None and total else ""
@@ -88,16 +89,27 @@ def _bar() -> Any:
         DownloadColumn,
         Progress,
         SpinnerColumn,
+        Task,
         TextColumn,
         TransferSpeedColumn,
     )
+    from rich.text import Text
+
+    # Nothing is shown of what is not known: no "0/? bytes", no speed "?".
+    class Bytes(DownloadColumn):
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.total is not None or task.completed else Text()
+
+    class Speed(TransferSpeedColumn):
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.speed and task.completed else Text()
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+        Bytes(),
+        Speed(),
         TextColumn("{task.fields[counts]}", markup=False),
         console=Console(stderr=True),
         transient=True,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -57,11 +58,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, rest = _split(arguments)
     json_wanted = "--json" in own
     try:
+        if not own:
+            make_parser().print_help(sys.stderr)
+            return 2
+        _check_verb(own[0])
         namespace, unknown = make_parser(own[0] if own else None).parse_known_args(own)
         if unknown:
             remedy = f"j2c {namespace.verb} --help shows what there is"
             if namespace.verb == "submit":
                 remedy = "put the script's own arguments after --"
+            if near := _near(unknown[0], re.findall(r"--[a-z-]+", namespace.parser.format_help())):
+                remedy = f"did you mean {near}? {remedy[0].upper()}{remedy[1:]}"
             raise UsageError(f"unrecognized arguments: {' '.join(unknown)}", remedy)
         if rest is not None and namespace.verb != "submit":
             raise UsageError(f"j2c {namespace.verb} takes nothing after --")
@@ -106,6 +113,19 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     for name in modules:
         import_module(f"j2c_lab.cli.{name}").add(verbs)
     return parser
+
+
+def _check_verb(name: str) -> None:
+    if name not in _MODULES and not name.startswith("-"):
+        near = _near(name, _MODULES)
+        remedy = f"did you mean j2c {near}?" if near else "j2c --help shows the verbs"
+        raise UsageError(f"there is no verb {name!r}", remedy)
+
+
+def _near(word: str, known: Iterable[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), 1, 0.75)), None)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:

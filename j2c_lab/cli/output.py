@@ -87,7 +87,7 @@ class Output:
         if reused["layers"]:
             parts.append(f"reused {reused['layers']} ({size(reused['bytes'])})")
         if event["left_out"]:
-            parts.append(f"left out {event['left_out']}")
+            parts.append(f"left out {event['left_out']} (j2c pack lists them)")
         self.say(f"packed in {duration(event['seconds'])}: {', '.join(parts)}")
 
     def _on_warning(self, event: dict[str, Any]) -> None:
@@ -118,10 +118,17 @@ class Output:
         self.say(f"wrote {event['file']} ({size(event['bytes'])})")
 
     def _on_fetched(self, event: dict[str, Any]) -> None:
-        there = f", {event['skipped']} were there" if event["skipped"] else ""
+        if not event["files"]:
+            self.say(
+                f"run {event['run']} saved no outputs: what it writes to the directory in"
+                " J2C_OUTPUT_DIR is kept"
+            )
+            return
+        new = event["files"] - event["skipped"]
+        there = f"; {event['skipped']} had been fetched before" if event["skipped"] else ""
         self.say(
-            f"fetched {count(event['files'], 'file')} ({size(event['bytes'])}{there})"
-            f" into {event['directory']}"
+            f"fetched {count(new, 'file')} ({size(event['bytes'])})"
+            f" into {event['directory']}{there}"
         )
 
 

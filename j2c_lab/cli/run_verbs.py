@@ -19,7 +19,7 @@ from j2c_lab.runs.follow import Position, records_so_far
 from j2c_lab.runs.journal_reader import read_tail
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.runs.outputs import fetch
-from j2c_lab.runs.view import RunView, view
+from j2c_lab.runs.view import STATES, RunView, view
 
 
 def add(verbs: Any) -> None:
@@ -29,7 +29,7 @@ def add(verbs: Any) -> None:
     lister.add_argument("--limit", type=int, default=20, metavar="N", help="at most N (20)")
     lister.add_argument("--all", action="store_true", help="all of them")
     lister.add_argument("--after", metavar="ID", help="only runs older than this one")
-    lister.add_argument("--state", metavar="STATE", help="only runs in this state")
+    lister.add_argument("--state", metavar="STATE", help="only runs in this state, as failed")
     lister.add_argument("--names", action="store_true", help=argparse.SUPPRESS)
     status = verb(verbs, "status", "show what is known of a run", _status)
     add_run(status)
@@ -49,6 +49,11 @@ def add(verbs: Any) -> None:
 
 
 def _list(namespace: argparse.Namespace) -> int:
+    if namespace.state is not None and namespace.state not in STATES:
+        raise UsageError(
+            f"there is no state {namespace.state!r}", f"give one of: {', '.join(STATES)}"
+        )
+
     async def work(ledger: Ledger, output: Output) -> int:
         if namespace.names:
             # For the shell's completion: no scheduler is asked.
@@ -69,17 +74,18 @@ def _list(namespace: argparse.Namespace) -> int:
                 shown.append(seen)
                 if output.json:
                     output.document(seen.to_dict())
-        if not output.json:
+        if shown and not output.json:
             _print_list(shown, output)
+        elif not ids and namespace.after is None:
+            output.say("there are no runs here yet; j2c submit train.py makes one")
+        elif not shown:
+            output.say("no run is like that; j2c list --all shows all of them")
         return 0
 
     return run_async(namespace, work)
 
 
 def _print_list(shown: list[RunView], output: Output) -> None:
-    if not shown:
-        output.say("there are no runs here yet; j2c submit train.py makes one")
-        return
     now = time.time()
     rows = []
     for run in shown:

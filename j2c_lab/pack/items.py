@@ -126,7 +126,9 @@ def all_left_out(
             item = of_plan[id(planned.layer)]
             if item.in_base:
                 name = f"{planned.name} {planned.version}"
-                left_out.append(LeftOut(path=name, rule="base", size=item.unpacked_size))
+                left_out.append(
+                    LeftOut(path=name, rule="in the base image", size=item.unpacked_size)
+                )
     return left_out
 
 

@@ -100,7 +100,7 @@ class Rules:
     ) -> tuple[str, bool] | None:
         """Return the rule by which `path` stays behind and whether that may surprise, or None."""
         if is_directory and self._extra and absolute in self._extra:
-            return "used by j2c itself", False
+            return "not the project: the environment, or j2c's own", False
         rule = self._listed(sets, path, name, is_directory)
         built_in = built_in_rule(name, is_directory)
         if self.is_home and path == name and name[:1] == b"." and name not in _LISTS:

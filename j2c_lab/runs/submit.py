@@ -79,8 +79,9 @@ async def resume(ledger: Ledger, run_id: str, report: Report) -> Submitted:
         The run has succeeded.
     """
     documents = await ledger.documents(run_id)
-    report({"event": "run", "run": run_id, "name": _name(documents), "adopted": True})
+    begun = {"event": "run", "run": run_id, "name": _name(documents)}
     if documents.submission is None:
+        report({**begun, "adopted": True})
         if documents.cancellation is not None:
             await ledger.store.delete([layout.cancellation(ledger.user, run_id)])
         run = documents.run or await _pack_again(ledger, documents, report)
@@ -92,6 +93,7 @@ async def resume(ledger: Ledger, run_id: str, report: Report) -> Submitted:
             f"run {run_id} has succeeded: there is nothing to resume",
             f"j2c fetch {run_id} brings its outputs; j2c submit makes a new run",
         )
+    report({**begun, "adopted": False})
     if not seen.ended:
         return Submitted(documents.run, documents.submission)
     await ledger.store.delete([layout.cancellation(ledger.user, run_id)])

@@ -31,6 +31,12 @@ _NO_ANSWER = "the scheduler does not answer"
 ENDS = frozenset({SUCCEEDED, FAILED, CANCELLED, LOST})
 #: Stages of an attempt, as its journal tells them; each is a state as well.
 STAGES = ("fetching", "unpacking", "running", "saving")
+#: All that `RunView.state` can be, from the first to the last.
+STATES = (
+    *(PACKING, SUBMITTING, INTERRUPTED, QUEUED, STARTING),
+    *STAGES,
+    *(SUCCEEDED, FAILED, CANCELLED, LOST, UNKNOWN),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -177,22 +177,29 @@ class LocalScheduler:
         return JobState(ENDED, end["reason"], end["code"])
 
     def _why_it_waits(self, state: LocalState, path: Path) -> str:
-        before = []
-        running = 0
+        waiting = 0
+        running = []
         for other in state.queue():
             if other == path:
                 break
+            needs = read(other / "job.json")
+            if needs is None or (other / "end.json").exists():
+                continue
             if (other / "start.json").exists():
-                running += 1
+                running.append(needs)
             else:
-                before.append(other)
-        if before:
-            return f"{_count(len(before), 'run')} before it in this machine's queue"
+                waiting += 1
+        if waiting:
+            return f"{_count(waiting, 'run')} before it in this machine's queue"
         job = read(path / "job.json")
-        if job is None or not running:
+        if job is None:
             return ""
-        what = _count(job["gpus"], "GPU") if job["gpus"] else _count(job["cpus"], "CPU")
-        return f"waits for {what}: {_count(running, 'other run')} on this machine"
+        has = self._capacity()
+        for name, there, word in (("gpus", len(has.gpus), "GPU"), ("cpus", has.cpus, "CPU")):
+            if job[name] > there - sum(needs[name] for needs in running):
+                runs = _count(len(running), "other run")
+                return f"waits for {_count(job[name], word)}: {runs} on this machine"
+        return ""  # It has its place, and starts in a moment.
 
     def _capacity(self) -> Capacity:
         return discover(self._environ)

@@ -55,7 +55,10 @@ def test_help_names_every_verb(lab: Lab) -> None:
         (["submit", "/dev/null"], "there is no file /dev/null"),
         (["list", "--", "x"], "takes nothing after --"),
         (["logs", "last", "--tail", "x"], "invalid int value"),
-        (["nonsense"], "invalid choice"),
+        (["nonsense"], "j2c --help shows the verbs"),
+        (["sumbit", "train.py"], "did you mean j2c submit?"),
+        (["submit", "train.py", "--gpu", "1"], "did you mean --gpus?"),
+        (["list", "--state", "broken"], "give one of: packing"),
     ],
 )
 def test_wrong_usage_is_one_line_with_a_remedy_and_code_2(
@@ -92,6 +95,27 @@ def test_an_unknown_setting_of_the_project_is_named_with_what_was_meant(lab: Lab
     done = lab("submit", "train.py")
     assert done.returncode == 2
     assert "did you mean 'gpus'?" in done.stderr.decode()
+
+
+def test_without_a_verb_the_help_is_shown(lab: Lab) -> None:
+    done = lab()
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"usage: j2c" in done.stderr
+
+
+def test_fetching_tells_what_came_now_and_what_never_was(lab: Lab) -> None:
+    lab.script("import os; open(os.environ['J2C_OUTPUT_DIR'] + '/a', 'w').write('x')")
+    assert lab("submit", "train.py").returncode == 0
+    assert b"fetched 1 file (1 B) into out\n" in lab("fetch", "last", "-o", "out").stderr
+    again = lab("fetch", "last", "-o", "out").stderr
+    assert b"fetched 0 files (0 B) into out; 1 had been fetched before" in again
+    again = lab("resume", "last").stderr
+    assert b"nothing to resume" in again
+    assert b"goes on" not in again
+    lab.script("")
+    assert lab("submit", "train.py").returncode == 0
+    assert b"saved no outputs" in lab("fetch", "last").stderr
+    assert b"no run is like that" in lab("list", "--state", "failed").stderr
 
 
 def test_an_empty_list_says_what_to_do(lab: Lab) -> None:

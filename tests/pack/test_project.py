@@ -128,7 +128,7 @@ class TestLeftOut:
         write_tree(root, {"store/x": "", "a.tmp": "", "a.py": ""})
         plan = plan_project(str(root), exclude=["*.tmp"], extra_exclude_dirs=[str(root / "store")])
         assert rules(plan) == {
-            "store/": "used by j2c itself",
+            "store/": "not the project: the environment, or j2c's own",
             "a.tmp": "[tool.j2c] exclude:1: *.tmp",
         }
 

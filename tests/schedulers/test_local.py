@@ -116,6 +116,24 @@ def test_after_a_restart_of_the_machine_running_jobs_are_lost_and_say_so(
     assert (state.exit_code, state.reason) == (None, "the machine restarted while it ran")
 
 
+def test_a_job_waits_for_cpus_only_where_they_are_taken(
+    scheduler: LocalScheduler, tmp_path: Path
+) -> None:
+    until = "until test -e $PLACE/go; do sleep 0.02; done"
+    first = submit(scheduler, tmp_path, until)
+    wait(scheduler, first, RUNNING)
+    wide = submit(scheduler, tmp_path, "true", cpus=2)
+    assert asyncio.run(scheduler.state(wide)) == JobState(
+        PENDING, "waits for 2 CPUs: 1 other run on this machine"
+    )
+    asyncio.run(scheduler.cancel(wide))
+    narrow = submit(scheduler, tmp_path, until)
+    while (state := asyncio.run(scheduler.state(narrow))).phase == PENDING:
+        assert "CPU" not in state.reason
+    (tmp_path / "go").touch()
+    assert wait(scheduler, narrow).exit_code == 0
+
+
 @linux
 def test_after_a_restart_waiting_jobs_are_started_by_whoever_looks(
     scheduler: LocalScheduler, tmp_path: Path
