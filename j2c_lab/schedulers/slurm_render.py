@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from j2c_lab.errors import UsageError
 from j2c_lab.formats.run import Job
-from j2c_lab.schedulers.slurm_script import SCRIPT, SRUN_TASK
+from j2c_lab.schedulers.slurm_script import SCRIPT, SRUN_TASK, TELL_ALL, TELL_ONE, TOLD
 
 #: What `[tool.j2c.schedulers.slurm]` may hold.
 OPTIONS = {
@@ -154,11 +154,20 @@ def _script(job: Job, directory: str, kill_after: int | None) -> str:
         before=job.attempts_before,
         kill_after=math.ceil(job.grace) + 60 if kill_after is None else kill_after,
         linger=lead + 2 * _LATE,
-        command=" ".join(_words(job)),
+        tell=_tell(job, directory),
+        command=" ".join(_words(job, directory)),
     )
 
 
-def _words(job: Job) -> list[str]:
+def _tell(job: Job, directory: str) -> str:
+    nodes = job.resources.nodes
+    if nodes == 1:
+        return TELL_ONE
+    told = f"{quote(TOLD)} j2c {quote(directory)}"
+    return TELL_ALL.format(nodes=nodes, told=told)
+
+
+def _words(job: Job, directory: str) -> list[str]:
     """Return the command's words, quoted: srun on many nodes, container, j2c."""
     command = [*_container(job), *_command(job)]
     words = [quote(word) for word in command]
@@ -176,7 +185,7 @@ def _words(job: Job) -> list[str]:
     if job.resources.cpus is not None:
         # Since 22.05 srun does not take it from sbatch any more.
         srun.append(f"--cpus-per-task={job.resources.cpus}")
-    return [*srun, "/bin/bash", "-c", quote(SRUN_TASK), "j2c", *words]
+    return [*srun, "/bin/bash", "-c", quote(SRUN_TASK), "j2c", quote(directory), *words]
 
 
 def _command(job: Job) -> list[str]:

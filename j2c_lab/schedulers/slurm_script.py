@@ -21,7 +21,7 @@ j2c_end() {{
     if [ -z "$j2c_killer" ]; then
         (sleep {kill_after}; kill -KILL -- "-$j2c_child") >/dev/null 2>&1 &
         j2c_killer=$!
-        kill -TERM "$j2c_child" 2>/dev/null
+        {tell}
     fi
 }}
 trap 'j2c_end warned' TERM
@@ -32,6 +32,7 @@ j2c_child=$!
 [ -z "$j2c_asked" ] || j2c_end "$j2c_asked"
 while j2c_again=; wait "$j2c_child"; j2c_code=$?; [ -n "$j2c_again" ]; do :; done
 [ -z "$j2c_killer" ] || kill -KILL -- "-$j2c_killer" 2>/dev/null
+rm -f "$j2c_dir/$SLURM_JOB_ID."*.pid
 echo "$j2c_code" 2>/dev/null > "$j2c_dir/$SLURM_JOB_ID.exit"
 if [ "$j2c_asked" = warned ]; then
     sleep {linger} &
@@ -40,6 +41,16 @@ fi
 exit "$j2c_code"
 """
 
+#: How the script passes the wish to end on to the one command on its own node.
+TELL_ONE = 'kill -TERM "$j2c_child" 2>/dev/null'
+
+#: And to that of each node. Not by a signal to srun, nor through Slurm: srun ends the step for it,
+#: and Slurm signals every process of a step, so that the user's would be warned twice.
+TELL_ALL = """\
+srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --mem=0 --gres=none \\
+            /bin/bash -c {told} </dev/null &"""
+TOLD = 'kill -TERM "$(cat "$1/$SLURM_JOB_ID.$SLURMD_NODENAME.pid")"'
+
 #: What srun starts on each node, before the command. The names are those that torchrun sets; the
 #: batch script, and so srun, runs on the first node, whose address it knows.
 SRUN_TASK = """\
@@ -47,5 +58,8 @@ export J2C_RANK=$SLURM_PROCID NODE_RANK=$SLURM_NODEID RANK=$SLURM_PROCID LOCAL_R
 export WORLD_SIZE=$SLURM_NTASKS LOCAL_WORLD_SIZE=1
 export MASTER_ADDR=${SLURM_LAUNCH_NODE_IPADDR:-$SLURM_SUBMIT_HOST}
 export MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${SLURM_RESTART_COUNT:-0} * 13) % 10000))
+# By its number the batch script reaches it.
+echo $$ > "$1/$SLURM_JOB_ID.$SLURMD_NODENAME.pid"
+shift
 exec "$@"
 """

@@ -66,7 +66,9 @@ _HOW_IT_ENDED = {
     "TIMEOUT": "its time limit was reached",
     "REVOKED": "another cluster of the federation took it",
 }
+#: "Signals" that Slurm makes up: the job's log could not be opened, it was out of memory.
 _OUTPUT_FAILED = 53
+_OUT_OF_MEMORY = 125
 
 
 class SlurmJob(NamedTuple):
@@ -135,7 +137,12 @@ def explain(job: SlurmJob, cancelled_by: str = "") -> JobState:
 
 def exit_code(status: int) -> int:
     """Return what a shell would report of a wait status: the code, or 128 + signal."""
-    return 128 + (status & 0x7F) if status & 0x7F else status >> 8
+    signal = status & 0x7F
+    if signal == _OUTPUT_FAILED:
+        return 125
+    if signal == _OUT_OF_MEMORY:
+        return 137
+    return 128 + signal if signal else status >> 8
 
 
 def _why_it_waits(job: SlurmJob) -> str:
