@@ -50,6 +50,7 @@ SETTINGS: dict[str, Setting] = {
     "outputs": Setting(list, [], "globs of what is brought back"),
     "exclude": Setting(list, [], "gitignore rules of what is not packed"),
     "grace": Setting(float, 30.0, "seconds between TERM and KILL"),
+    "save_every": Setting(str, None, "time between saves of the outputs on the way: 10m"),
     "split_streams": Setting(bool, False, "keep stdout and stderr apart"),
     "schedulers": Setting(dict, {}, "from a scheduler's name to its own options, by name"),
 }
@@ -96,6 +97,7 @@ class Settings:
             **{name: values[name] for name in (*kept, "grace", "split_streams", "exclude")},
             "options": values["schedulers"].get(values["scheduler"], {}),
             "base": os.path.abspath(values["base"]) if values["base"] else "",
+            "save_every": float(parse_time(values["save_every"])) if values["save_every"] else 0.0,
             "resources": Resources(
                 gpus=values["gpus"],
                 cpus=values["cpus"],
@@ -271,7 +273,7 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{where} has an unknown setting {key!r}",
                 f"did you mean {near[0].replace('_', '-')!r}?" if near else f"known are {shown}",
             )
-        if name in ("memory", "time") and isinstance(value, int):
+        if name in ("memory", "time", "save_every") and isinstance(value, int):
             value = str(value)
         if setting.kind is float and isinstance(value, int):
             value = float(value)

@@ -58,6 +58,11 @@ def add(verbs: Any) -> None:
     data.add_argument(
         "--output", action="append", default=[], metavar="GLOB", help="files to bring back"
     )
+    data.add_argument(
+        "--save-every",
+        metavar="10m",
+        help="save them on the way too, so that a next attempt goes on from there",
+    )
     add_store(data)
     data.add_argument(
         "--split-streams",
@@ -147,6 +152,7 @@ def _flags(namespace: argparse.Namespace) -> dict[str, Any]:
     names = ("store", "venv", "base", "name", "gpus", "cpus", "memory", "nodes", "time", "image")
     flags = {name: getattr(namespace, name) for name in (*names, "queue", "scheduler")}
     flags["split_streams"] = namespace.split_streams
+    flags["save_every"] = namespace.save_every
     flags["env"] = pairs(namespace.env, "--env")
     flags["inputs"] = pairs(namespace.input, "--input")
     flags["outputs"] = namespace.output or None

@@ -92,6 +92,8 @@ class Run(Record):
     options: dict[str, str] = dataclasses.field(default_factory=dict)
     #: Seconds between TERM and KILL, in which outputs are saved.
     grace: float = 30.0
+    #: Seconds between two saves of the outputs while the run goes on; 0 saves at the end only.
+    save_every: float = 0.0
     #: One pipe for both streams keeps their order exact; two keep them apart.
     split_streams: bool = False
     #: Where it came from, for people: the host's name and the project's path there.
@@ -172,6 +174,15 @@ class OutputFile(Record):
     size: int
     sha256: str
     executable: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SavedOutputs(Record):
+    """`attempts/<n>/<rank>/outputs.json`: the last saved state, written anew with each."""
+
+    #: Seconds since the epoch.
+    saved: float
+    outputs: list[OutputFile] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from j2c_lab.errors import DigestMismatchError, J2CError, NotFoundError, UnsafePathError
 from j2c_lab.formats.paths import check_entry_path, from_text, show
-from j2c_lab.formats.run import OutputFile
+from j2c_lab.formats.run import OutputFile, SavedOutputs
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.store import layout
 
@@ -33,7 +33,7 @@ class Fetched(NamedTuple):
 async def fetch(
     ledger: Ledger, run_id: str, directory: Path | None = None, report: Report | None = None
 ) -> Fetched:
-    """Bring the outputs of a run's last attempt that has ended into `directory`.
+    """Bring what a run has saved last into `directory`: at its end, or on its way.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ async def fetch(
     Raises
     ------
     NotFoundError
-        No attempt of the run has ended yet.
+        The run has saved nothing yet.
     UnsafePathError
         An output's name leads out of `directory`, by itself or by a link that lies there.
     DigestMismatchError
@@ -84,21 +84,33 @@ async def fetch(
 
 
 async def _outputs(ledger: Ledger, run_id: str) -> list[OutputFile]:
+    """Return the files of the newest attempt that saved any."""
+    any_ended = False
     for attempt in reversed(await ledger.attempts(run_id)):
-        ranks = await ledger.ranks(run_id, attempt)
-        outcomes = [await ledger.outcome(run_id, attempt, rank) for rank in ranks]
-        ended = [outcome for outcome in outcomes if outcome is not None]
-        if ended:
-            # Two ranks that saved the same name: the first rank's stays.
-            files: dict[str, OutputFile] = {}
-            for outcome in ended:
-                for file in outcome.outputs:
-                    files.setdefault(file.path, file)
+        # Two ranks that saved the same name: the first rank's stays.
+        files: dict[str, OutputFile] = {}
+        for rank in await ledger.ranks(run_id, attempt):
+            outcome = await ledger.outcome(run_id, attempt, rank)
+            any_ended |= outcome is not None
+            saved = outcome.outputs if outcome is not None else []
+            for file in saved or await _saved_on_the_way(ledger, run_id, attempt, rank):
+                files.setdefault(file.path, file)
+        if files:
             return list(files.values())
+    if any_ended:
+        return []
     raise NotFoundError(
-        f"run {run_id} has not ended: its outputs are saved at the end",
-        f"j2c logs -f {run_id} waits for it",
+        f"run {run_id} has not ended and has saved nothing yet: outputs are saved at the end",
+        f"j2c logs -f {run_id} waits for it; --save-every 10m saves them on the way",
     )
+
+
+async def _saved_on_the_way(
+    ledger: Ledger, run_id: str, attempt: int, rank: int
+) -> list[OutputFile]:
+    key = layout.saved_outputs(ledger.user, run_id, attempt, rank)
+    saved = await ledger.read(SavedOutputs, key)
+    return saved.outputs if saved is not None else []
 
 
 async def _fetch_file(ledger: Ledger, run_id: str, root: int, file: OutputFile) -> bool:

@@ -42,6 +42,7 @@ class Request(Record):
     queue: str | None = None
     options: dict[str, str] = dataclasses.field(default_factory=dict)
     grace: float = 30.0
+    save_every: float = 0.0
     split_streams: bool = False
     #: Gitignore rules of `[tool.j2c]`, above those of the project's files.
     exclude: list[str] = dataclasses.field(default_factory=list)
@@ -77,6 +78,7 @@ class Request(Record):
             queue=self.queue,
             options=self.options,
             grace=self.grace,
+            save_every=self.save_every,
             split_streams=self.split_streams,
             host=self.host,
             project=self.project,

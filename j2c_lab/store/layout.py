@@ -87,6 +87,11 @@ def outcome(user: str, run_id: str, number: int, rank: int = 0) -> str:
     return attempt(user, run_id, number, rank) + "outcome.json"
 
 
+def saved_outputs(user: str, run_id: str, number: int, rank: int = 0) -> str:
+    """What the attempt has saved of its outputs so far."""
+    return attempt(user, run_id, number, rank) + "outputs.json"
+
+
 def journal_prefix(user: str, run_id: str, number: int, rank: int = 0) -> str:
     """Prefix of the journal's segments."""
     return attempt(user, run_id, number, rank) + "journal/"
@@ -98,7 +103,7 @@ def journal_segment(user: str, run_id: str, number: int, rank: int, segment: int
 
 
 def output(user: str, run_id: str, sha256: str) -> str:
-    """The content of a saved output file, by its SHA-256; its name stands in `outcome.json`."""
+    """The content of a saved output file, by its SHA-256; its name stands with the attempt."""
     return f"{run_prefix(user, run_id)}outputs/{_checked(sha256)}"
 
 

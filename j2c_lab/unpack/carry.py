@@ -5,23 +5,36 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from typing import NamedTuple
 
 from j2c_lab.errors import DigestMismatchError, NotFoundError, UnsafePathError
 from j2c_lab.formats.paths import check_entry_path, from_text, show
-from j2c_lab.formats.run import AttemptStart, Outcome, OutputFile, Run
+from j2c_lab.formats.run import AttemptStart, Outcome, OutputFile, Run, SavedOutputs
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
 
 
-async def last_saved(store: Store, run: Run, start: AttemptStart) -> Outcome | None:
-    """Return the outcome of the newest earlier attempt that saved anything, of the same rank."""
+class Saved(NamedTuple):
+    """What an attempt saved last."""
+
+    attempt: int
+    outputs: list[OutputFile]
+
+
+async def last_saved(store: Store, run: Run, start: AttemptStart) -> Saved | None:
+    """Return what the newest earlier attempt that saved anything has saved, of the same rank."""
     for attempt in range(start.attempt - 1, 0, -1):
-        key = layout.outcome(run.user, run.id, attempt, start.rank)
+        where = (run.user, run.id, attempt, start.rank)
         with contextlib.suppress(NotFoundError):
-            outcome = Outcome.from_json(await store.get(key))
+            outcome = Outcome.from_json(await store.get(layout.outcome(*where)))
             # One that was stopped before it started has saved nothing, and says nothing.
             if outcome.outputs:
-                return outcome
+                return Saved(attempt, outcome.outputs)
+        # Of one whose node was lost, there is what it saved on its way.
+        with contextlib.suppress(NotFoundError):
+            saved = SavedOutputs.from_json(await store.get(layout.saved_outputs(*where)))
+            if saved.outputs:
+                return Saved(attempt, saved.outputs)
     return None
 
 

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from j2c_lab.errors import FormatError, J2CError, StoreError
 from j2c_lab.formats.manifest import PROJECT, LayerRef, Manifest
@@ -30,7 +30,7 @@ from j2c_lab.unpack.launch import Ended, run_process
 from j2c_lab.unpack.layer import LayerDone, LayerJob
 from j2c_lab.unpack.link import StoreLink
 from j2c_lab.unpack.memory import oom_kills
-from j2c_lab.unpack.outputs import find_outputs, matcher, save_outputs
+from j2c_lab.unpack.outputs import Found, find_outputs, matcher, save_outputs
 from j2c_lab.unpack.place import make_links, settle
 from j2c_lab.unpack.settings import Settings
 from j2c_lab.unpack.workdir import RunDirectory
@@ -103,13 +103,14 @@ class Stages:
             places = Places(self.project, self.outputs, self.start.attempt)
             environ = environment.applied_to(_outer_environment())
             command = make_command(self.run, places, str(environment.python), environ, inputs)
-            ended = run_process(
-                command,
-                self.control,
-                self.journal,
-                grace=self.run.grace - min(self.run.grace * _SAVING_PART, _SAVING_MOST),
-                split_streams=self.run.split_streams,
-            )
+            with self._saved_on_the_way():
+                ended = run_process(
+                    command,
+                    self.control,
+                    self.journal,
+                    grace=self.run.grace - min(self.run.grace * _SAVING_PART, _SAVING_MOST),
+                    split_streams=self.run.split_streams,
+                )
         if self.control.ending:
             learn_who(self.control, self.link, self.run)
         with self._stage(SAVING):
@@ -203,14 +204,33 @@ class Stages:
             manifest, self.directory.path, os.environ.get("J2C_PYTHON"), self.run.python
         )
 
-    def _save(self) -> tuple[list[OutputFile], list[str]]:
-        """Save what there is to save; never fails, because the run itself is over."""
+    @contextlib.contextmanager
+    def _saved_on_the_way(self) -> Iterator[None]:
+        """Save outputs every now and then, if that was asked for."""
+        if not self.run.save_every:
+            yield
+            return
+        from j2c_lab.unpack.saving import open_saver
+
+        def told(event: dict[str, Any]) -> None:
+            self.journal.event(event)
+
+        where = (self.settings.store_url, self.run, self.start, self.directory.path)
+        with open_saver(*where, lambda: self._find()[0], told):
+            yield
+
+    def _find(self) -> tuple[list[Found], list[str]]:
+        """Return what there is to save, and a line for each thing that is left out."""
         try:
             cwd = run_directory(self.run, self.project)
         except J2CError:
             cwd = self.project
         globs = [from_text(glob) for glob in self.run.outputs]
-        found, left_out = find_outputs(os.fsencode(self.outputs), os.fsencode(cwd), globs)
+        return find_outputs(os.fsencode(self.outputs), os.fsencode(cwd), globs)
+
+    def _save(self) -> tuple[list[OutputFile], list[str]]:
+        """Save what there is to save; never fails, because the run itself is over."""
+        found, left_out = self._find()
         for line in left_out:
             message = f"an output was not saved: {line}"
             self.journal.event({"event": "warning", "message": message, "remedy": ""})

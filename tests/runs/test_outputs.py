@@ -10,7 +10,7 @@ import pytest
 from run_tools import Desk, run
 
 from j2c_lab.errors import DigestMismatchError, NotFoundError, UnsafePathError
-from j2c_lab.formats.run import OutputFile
+from j2c_lab.formats.run import OutputFile, SavedOutputs
 from j2c_lab.runs.outputs import Fetched, fetch
 from j2c_lab.store import layout
 
@@ -148,3 +148,46 @@ def test_a_run_that_has_not_ended_has_no_outputs_yet(desk: Desk, tmp_path: Path)
 
     with pytest.raises(NotFoundError, match="has not ended"):
         run(fetch(desk.ledger, run(work()), tmp_path / "out"))
+
+
+async def save(desk: Desk, run_id: str, attempt: int, files: dict[str, bytes]) -> None:
+    """Do what an attempt does every `save_every` seconds."""
+    outputs = []
+    for path, content in files.items():
+        sha256 = hashlib.sha256(content).hexdigest()
+        outputs.append(OutputFile(path=path, size=len(content), sha256=sha256))
+        await desk.store.put(layout.output(desk.user, run_id, sha256), content)
+    key = layout.saved_outputs(desk.user, run_id, attempt)
+    await desk.store.put(key, SavedOutputs(saved=1.0, outputs=outputs).to_json())
+
+
+def test_a_run_that_goes_on_or_was_lost_gives_its_last_saved_state(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async def work() -> str:
+        run_id = await desk.make_run()
+        await desk.submitted(run_id)
+        await desk.started(run_id)
+        await save(desk, run_id, 1, {"step": b"1", "log": b""})
+        await save(desk, run_id, 1, {"step": b"2"})
+        return run_id
+
+    run_id = run(work())
+    run(fetch(desk.ledger, run_id, tmp_path / "out"))
+    assert tree(tmp_path / "out") == {"step": b"2"}
+
+
+def test_an_attempt_that_saved_nothing_leaves_the_state_of_the_one_before(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async def work() -> str:
+        run_id = await desk.make_run()
+        await desk.submitted(run_id)
+        await desk.started(run_id)
+        await save(desk, run_id, 1, {"step": b"1"})
+        await desk.started(run_id, attempt=2)
+        await desk.ended(run_id, state="cancelled", attempt=2)
+        return run_id
+
+    run(fetch(desk.ledger, run(work()), tmp_path / "out"))
+    assert tree(tmp_path / "out") == {"step": b"1"}
