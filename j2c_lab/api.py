@@ -53,6 +53,7 @@ def submit(
     env: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
     outputs: Sequence[str] | None = None,
+    save_every: str | None = None,
     scheduler: str | None = None,
     store: str | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
@@ -77,6 +78,8 @@ def submit(
         Variables of the run; inputs by name.
     outputs : sequence of str, optional
         Globs of what is brought back.
+    save_every : str, optional
+        Time between saves of the outputs while the run goes on: `10m`.
     report : callable, optional
         Takes each event (docs/events.md).
 
@@ -104,6 +107,7 @@ def submit(
         "env": dict(env or {}),
         "inputs": dict(inputs or {}),
         "outputs": None if outputs is None else list(outputs),
+        "save_every": save_every,
         "scheduler": scheduler,
     }
     settings = load_settings(flags, root, os.environ)

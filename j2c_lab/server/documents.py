@@ -95,6 +95,7 @@ def line_of(asked: Run | Request) -> str:
         ("--scheduler", asked.scheduler, "local"),
         ("--queue", asked.queue, None),
         ("--image", asked.image, None),
+        ("--save-every", f"{asked.save_every:g}s" if asked.save_every else None, None),
     ):
         if value != default:
             words += [option, str(value)]
