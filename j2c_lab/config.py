@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from j2c_lab.errors import UsageError
+from j2c_lab.homes import user_directory
 
 _CONFIG_NAMES = ("jupyter_config", "jupyter_server_config", "jupyter_lab_config", "j2c_config")
 
@@ -247,7 +248,8 @@ def _jupyter_files(environ: Mapping[str, str]) -> list[Path]:
         path
         for directory in dict.fromkeys(directories)
         for path in (Path(directory, name) for name in names)
-        if path.is_file()
+        # Of `Path`, it raises where a directory above may not be searched.
+        if os.path.isfile(path)
     ]
 
 
@@ -319,9 +321,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _default_store(environ: Mapping[str, str]) -> str:
-    home = environ.get("HOME") or os.path.expanduser("~")
-    data = environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
-    return os.path.join(data, "j2c", "store")
+    return os.path.join(user_directory("XDG_DATA_HOME", environ), "j2c", "store")
 
 
 def _user(environ: Mapping[str, str]) -> str:

@@ -131,3 +131,17 @@ def test_a_shim_is_asked_where_its_python_lives(home: Path) -> None:
     assert default_prefix({"PATH": str(shim.parent)}) == sys.prefix
     shim.write_text("#!/bin/sh\nexit 127\n")
     assert default_prefix({"PATH": str(shim.parent)}) == sys.prefix
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may search every directory")
+def test_a_home_that_may_not_be_searched_has_no_settings(home: Path) -> None:
+    (home / ".jupyter").chmod(0)
+    try:
+        assert load_settings({}, None, environ(home)).gpus == 0
+    finally:
+        (home / ".jupyter").chmod(0o700)
+
+
+def test_a_user_without_a_home_is_told_what_to_set() -> None:
+    with pytest.raises(UsageError, match="set HOME or XDG_DATA_HOME"):
+        load_settings({}, None, {"HOME": "nowhere"})

@@ -35,13 +35,13 @@ async def follow_to_end(
         task = asyncio.ensure_future(_show(follower, run_id, output, start))
         number = await watch.first(task)
         if number == signal.SIGINT:
-            _tell_detached(run_id, output)
+            tell_detached(run_id, output)
             if await watch.within(_SECOND_WITHIN):
                 await cancel(ledger, run_id, by=f"{ledger.user} (Ctrl-C)")
                 output.event({"event": "cancelling", "run": run_id})
                 number = await watch.first(task)
         elif number is not None:
-            _tell_detached(run_id, output)
+            tell_detached(run_id, output)
         if number is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -96,10 +96,11 @@ async def _show(follower: Follower, run_id: str, output: Output, start: Position
             output.log(item.attempt, item.rank, record)
 
 
-def _tell_detached(run_id: str, output: Output) -> None:
+def tell_detached(run_id: str, output: Output, again: bool = True) -> None:
+    """Say that the run goes on; `again` when a second Ctrl-C is waited for."""
     output.close()
     remedy = f"j2c logs -f {run_id} comes back, j2c cancel {run_id} ends it"
-    if sys.stderr.isatty():
+    if again and sys.stderr.isatty():
         remedy += " (as does a second Ctrl-C now)"
     output.event({"event": "detached", "run": run_id, "remedy": remedy})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -50,6 +51,10 @@ _MODULES = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files and runs may hold what the terminal's encoding, or any, cannot say.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     if arguments[:1] == ["unpack"]:
         # The cluster's command must start fast: nothing of the other verbs is loaded.
         from j2c_lab.unpack.main import main as unpack

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from j2c_lab.cli.text import count, duration, size
+from j2c_lab.cli.text import count, duration, size, visible
 from j2c_lab.errors import J2CError
 from j2c_lab.formats.events import RecordEvents, json_line
 
@@ -66,13 +66,13 @@ class Output:
 
     def say(self, text: str) -> None:
         """Tell what is going on."""
-        print(f"j2c: {text}", file=sys.stderr, flush=True)
+        print(f"j2c: {visible(text)}", file=sys.stderr, flush=True)
 
     def error(self, error: J2CError) -> None:
         """Show an error as one line, and its details below."""
         self.say(str(error))
         for detail in error.details:
-            print(f"  {detail}", file=sys.stderr, flush=True)
+            print(f"  {visible(detail)}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""

@@ -19,7 +19,7 @@ from j2c_lab.runs.follow import Position, records_so_far
 from j2c_lab.runs.journal_reader import read_tail
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.runs.outputs import fetch
-from j2c_lab.runs.view import STATES, RunView, view
+from j2c_lab.runs.view import STATES, RunView, listed_view, view
 
 
 def add(verbs: Any) -> None:
@@ -69,7 +69,9 @@ def _list(namespace: argparse.Namespace) -> int:
         for run_id in ids:
             if len(shown) >= limit:
                 break
-            seen = await view(ledger, run_id)
+            seen = await listed_view(ledger, run_id)
+            if seen is None:
+                continue
             if namespace.state is None or seen.state == namespace.state:
                 shown.append(seen)
                 if output.json:
@@ -142,9 +144,9 @@ def _print_status(run: RunView, output: Output) -> None:
     ]
     for label, value in lines:
         if value:
-            output.print(f"{label:<10} {value}")
+            output.print(f"{label:<10} {text.visible(value)}")
     for file in run.outputs:
-        output.print(f"{'output':<10} {file.path} ({text.size(file.size)})")
+        output.print(f"{'output':<10} {text.visible(file.path)} ({text.size(file.size)})")
 
 
 def _asked(run: RunView) -> str:

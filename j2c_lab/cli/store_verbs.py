@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Any
 
 from j2c_lab.cli import text
 from j2c_lab.cli.common import add_run, add_store, run_async, verb
 from j2c_lab.cli.output import Output
-from j2c_lab.errors import UsageError
+from j2c_lab.errors import FormatError, UsageError
 from j2c_lab.runs.ledger import Ledger
 
 
@@ -76,9 +77,11 @@ def _remove(namespace: argparse.Namespace) -> int:
         from j2c_lab.runs.view import INTERRUPTED, view
 
         run_id = await ledger.resolve(namespace.reference)
-        seen = await view(ledger, run_id)
-        if not seen.ended and seen.state != INTERRUPTED:
-            raise UsageError(f"run {run_id} is not over", f"j2c cancel {run_id} ends it")
+        # A run whose documents are damaged can never go on: to remove it is all that is left.
+        with contextlib.suppress(FormatError):
+            seen = await view(ledger, run_id)
+            if not seen.ended and seen.state != INTERRUPTED:
+                raise UsageError(f"run {run_id} is not over", f"j2c cancel {run_id} ends it")
         await delete(ledger, run_id)
         if output.json:
             output.event({"event": "removed", "run": run_id})

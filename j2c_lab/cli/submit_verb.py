@@ -11,8 +11,8 @@ from typing import Any
 
 from j2c_lab.cli import completion
 from j2c_lab.cli.common import add_run, add_sources, add_store, pairs, run_async, verb
-from j2c_lab.cli.following import follow_to_end
-from j2c_lab.cli.output import Output
+from j2c_lab.cli.following import follow_to_end, tell_detached
+from j2c_lab.cli.output import Output, open_output
 from j2c_lab.config import Settings, default_prefix, load_settings
 from j2c_lab.errors import J2CError, UsageError
 from j2c_lab.runs.ask import locate_project, make_request
@@ -89,36 +89,65 @@ def _submit(namespace: argparse.Namespace) -> int:
     settings = load_settings(_flags(namespace), project, os.environ)
     request = _request(namespace, settings, project)
 
+    told = _Told()
+
     async def work(ledger: Ledger, output: Output) -> int:
         if namespace.dry_run:
             shown = await dry_run(ledger, request, output.event)
             _show_dry_run(shown, output)
             return 0
-        submitted = await submit(ledger, request, output.event)
+        submitted = await submit(ledger, request, told.reporting(ledger, output))
         return await _after(ledger, submitted, output, namespace.detach)
 
-    return _stoppable(namespace, lambda: run_async(namespace, work, settings))
+    return _stoppable(namespace, told, lambda: run_async(namespace, work, settings))
 
 
 def _resume(namespace: argparse.Namespace) -> int:
+    told = _Told()
+
     async def work(ledger: Ledger, output: Output) -> int:
         run_id = await ledger.resolve(namespace.reference)
-        submitted = await resume(ledger, run_id, output.event)
+        submitted = await resume(ledger, run_id, told.reporting(ledger, output))
         return await _after(ledger, submitted, output, namespace.detach)
 
-    return _stoppable(namespace, lambda: run_async(namespace, work))
+    return _stoppable(namespace, told, lambda: run_async(namespace, work))
 
 
-def _stoppable(namespace: argparse.Namespace, whole: Callable[[], int]) -> int:
+class _Told:
+    """What the user has been told: it decides what is true after Ctrl-C."""
+
+    def __init__(self) -> None:
+        #: Whether the scheduler may have the job.
+        self.submitting = False
+        #: The run's id, once it is submitted.
+        self.submitted = ""
+
+    def reporting(self, ledger: Ledger, output: Output) -> Callable[[dict[str, Any]], None]:
+        """Return what shows events, and takes note."""
+
+        def report(event: dict[str, Any]) -> None:
+            self.submitting |= event.get("stage") == "submit"
+            output.event(event)
+            if event["event"] == "submitted":
+                self.submitted = event["run"]
+                # From here on the same command means another run.
+                ledger.pending.release(self.submitted)
+
+        return report
+
+
+def _stoppable(namespace: argparse.Namespace, told: _Told, whole: Callable[[], int]) -> int:
     """Run the whole verb; Ctrl-C before the run is followed stops it, and says what remains."""
     try:
         return whole()
     except KeyboardInterrupt:
-        if not getattr(namespace, "dry_run", False):
-            raise _StoppedError(
-                "stopped before the run was submitted", "the same command goes on from here"
-            ) from None
-        raise
+        if told.submitted:
+            tell_detached(told.submitted, open_output(namespace.json), again=False)
+            return 130
+        if getattr(namespace, "dry_run", False):
+            raise
+        when = "while the run was being submitted" if told.submitting else "before it was submitted"
+        raise _StoppedError(f"stopped {when}", "the same command goes on from here") from None
 
 
 class _StoppedError(J2CError):
@@ -128,7 +157,7 @@ class _StoppedError(J2CError):
 
 async def _after(ledger: Ledger, submitted: Submitted, output: Output, detach: bool) -> int:
     run_id = submitted.run.id
-    # Told that it is submitted: from here on the same command means another run.
+    # Also of a run that was submitted before, of which nothing was reported.
     ledger.pending.release(run_id)
     if detach:
         output.say(f"j2c logs -f {run_id} follows it")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def size(number: float) -> str:
@@ -40,8 +43,14 @@ def moment(seconds: float, now: float) -> str:
     return time.strftime("%H:%M" if at[:3] == today[:3] else "%Y-%m-%d %H:%M", at)
 
 
+def visible(text: str) -> str:
+    """Return a text of others on one line, without what would move a terminal's cursor."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def table(rows: list[list[str]], headers: list[str]) -> str:
     """Return columns, left-aligned, two spaces apart; the last one is not padded."""
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     lines = []
     for row in [headers, *rows]:

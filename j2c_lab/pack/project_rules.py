@@ -48,6 +48,17 @@ _SECRET_FILES = frozenset(
         b".pypirc",
         b".pgpass",
         b".npmrc",
+        b".my.cnf",
+        b".vault-token",
+        b"kaggle.json",
+        b"kubeconfig",
+        b"application_default_credentials.json",
+        # Commands typed, and what was typed among them.
+        b".bash_history",
+        b".zsh_history",
+        b".python_history",
+        b".psql_history",
+        b".mysql_history",
     }
 )
 _SECRET_STARTS = (b".env.", b"id_rsa", b"id_dsa", b"id_ecdsa", b"id_ed25519")

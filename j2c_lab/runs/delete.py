@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from j2c_lab.errors import NotFoundError
 from j2c_lab.runs.ledger import Ledger
 from j2c_lab.store import layout
 
@@ -16,7 +17,9 @@ async def delete(ledger: Ledger, run_id: str) -> None:
     NotFoundError
         There is no such run.
     """
-    await ledger.documents(run_id)
+    # By its name, not by its documents: a run whose documents are damaged can be deleted too.
+    if run_id not in await ledger.ids():
+        raise NotFoundError(f"there is no run {run_id!r} here", "j2c list shows the runs")
     last = [layout.run(ledger.user, run_id), layout.request(ledger.user, run_id)]
     prefix = layout.run_prefix(ledger.user, run_id)
     keys = [info.key async for info in ledger.store.scan(prefix) if info.key not in last]

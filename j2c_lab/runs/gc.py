@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from j2c_lab.errors import NotFoundError, UsageError
+from j2c_lab.errors import FormatError, NotFoundError, UsageError
 from j2c_lab.formats.manifest import Manifest
 from j2c_lab.formats.run import Run
 from j2c_lab.store import layout
@@ -110,6 +110,13 @@ async def _bundles_of_runs(store: Store) -> set[str]:
             return layout.bundle(Run.from_json(await store.get(key)).bundle)
         except NotFoundError:
             return None  # deleted meanwhile
+        except FormatError as error:
+            run_id = key.split("/")[-2]
+            raise FormatError(
+                f"{key} in the store is damaged, and without it nothing is known to be unused: "
+                f"{error.message}",
+                f"bring it back, or remove the run: j2c rm {run_id}",
+            ) from error
 
     return {key for key in await _each(keys, bundle_of) if key is not None}
 

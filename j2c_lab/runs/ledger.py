@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
-from j2c_lab.errors import NotFoundError, UsageError
+from j2c_lab.errors import FormatError, NotFoundError, UsageError
 from j2c_lab.formats.record import Record
 from j2c_lab.formats.run import (
     RUN_ID,
@@ -177,16 +177,22 @@ class Ledger:
         return await self.read(Outcome, layout.outcome(self.user, run_id, attempt, rank))
 
     async def read(self, kind: type[R], key: str) -> R | None:
-        """Return a document, or None when it is not there."""
+        """Return a document, or None when it is not there; `FormatError` when it is damaged."""
         try:
             return kind.from_json(await self.store.get(key))
         except NotFoundError:
             return None
+        except FormatError as error:
+            raise FormatError(f"{key} in the store is damaged: {error.message}") from error
 
     async def _names(self, ids: list[str]) -> AsyncIterator[tuple[str, str]]:
         for run_id in ids:
-            document = await self.read(Run, layout.run(self.user, run_id)) or await self.read(
-                Request, layout.request(self.user, run_id)
-            )
+            try:
+                document = await self.read(Run, layout.run(self.user, run_id)) or await self.read(
+                    Request, layout.request(self.user, run_id)
+                )
+            except FormatError:
+                # One damaged run must not hide the others.
+                continue
             if document is not None:
                 yield run_id, document.name

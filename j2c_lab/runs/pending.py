@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from j2c_lab.errors import J2CError
+from j2c_lab.homes import user_directory
 from j2c_lab.schedulers.processes import ProcessMark, is_alive, mark_of
 
 #: A request that was interrupted longer ago than this is not taken up by itself: by then the same
@@ -34,17 +36,19 @@ class Pending:
     """
 
     def __init__(self, environ: Mapping[str, str], store_url: str) -> None:
-        home = environ.get("HOME") or os.path.expanduser("~")
-        state = environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
-        self._directory = Path(state, "j2c", "pending")
+        self._directory = Path(user_directory("XDG_STATE_HOME", environ), "j2c", "pending")
         self._store_url = store_url
 
     def claim(self, fingerprint: str, new_id: str) -> str:
         """Return the id of an interrupted request with this fingerprint, else `new_id`.
 
         Either way it is this process's now.
+
+        Raises
+        ------
+        J2CError
+            It cannot be written down.
         """
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
             for path, mark in self._all():
                 values = mark["fingerprint"], mark["store"]
@@ -55,8 +59,7 @@ class Pending:
             return new_id
 
     def take_over(self, run_id: str, fingerprint: str) -> None:
-        """Make a request this process's, whoever had it."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make a request this process's, whoever had it; raises as `claim`."""
         with self._locked():
             self._write(run_id, fingerprint)
 
@@ -90,12 +93,19 @@ class Pending:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise J2CError(
+                f"the run cannot be noted in {self._directory}: {error.strerror}",
+                "make room for it there, or set XDG_STATE_HOME to a directory you can write to",
+            ) from error
 
 
 def _read(path: Path) -> dict[str, str] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import calendar
 import dataclasses
 import time
 from typing import Any
 
-from j2c_lab.errors import J2CError
+from j2c_lab.errors import FormatError, J2CError, NotFoundError
 from j2c_lab.formats.journal import EVENT, SegmentParser
 from j2c_lab.formats.run import Outcome, OutputFile, Resources, Submission
 from j2c_lab.runs.ledger import Ledger, RunDocuments
@@ -123,6 +124,29 @@ async def view(ledger: Ledger, run_id: str) -> RunView:
     if _attempt_began(documents) and not attempt_ended(documents):
         stage = await _stage(ledger, documents)
     return judge(ledger, documents, job, stage)
+
+
+async def listed_view(ledger: Ledger, run_id: str) -> RunView | None:
+    """Return the state of a run for a list, which no single run may spoil.
+
+    None when it was removed meanwhile; of a run whose documents are damaged, just that.
+    """
+    try:
+        return await view(ledger, run_id)
+    except NotFoundError:
+        return None
+    except FormatError as error:
+        return RunView(
+            id=run_id,
+            name="",
+            user=ledger.user,
+            project="",
+            host="",
+            state=UNKNOWN,
+            reason=str(error).partition("\n")[0],
+            created=_created(run_id),
+            url=ledger.url(run_id),
+        )
 
 
 async def final_view(ledger: Ledger, run_id: str, patience: float = 3.0) -> RunView:
@@ -306,3 +330,11 @@ async def _stage(ledger: Ledger, documents: RunDocuments) -> str:
                     if event.get("event") == "stage" and event.get("state") != "done":
                         stage = event.get("stage", stage)
     return stage if stage in STAGES else ""
+
+
+def _created(run_id: str) -> float:
+    """Return when a run was made, in seconds since the epoch, as its id tells it."""
+    try:
+        return calendar.timegm(time.strptime(run_id[:15], "%Y%m%d-%H%M%S"))
+    except ValueError:
+        return 0.0

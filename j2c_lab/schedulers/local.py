@@ -20,6 +20,7 @@ from typing import Any
 
 from j2c_lab.errors import NotFoundError, SchedulerError, UsageError
 from j2c_lab.formats.run import Job
+from j2c_lab.homes import user_directory
 from j2c_lab.schedulers import local_supervisor
 from j2c_lab.schedulers.base import ENDED, PENDING, RUNNING, UNKNOWN, JobState
 from j2c_lab.schedulers.local_machine import Capacity, discover, job_environment
@@ -51,10 +52,7 @@ class LocalScheduler:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = dict(os.environ if environ is None else environ)
-        base = self._environ.get("XDG_STATE_HOME") or os.path.join(
-            self._environ.get("HOME") or os.path.expanduser("~"), ".local", "state"
-        )
-        self._directory = Path(base, "j2c", "local")
+        self._directory = Path(user_directory("XDG_STATE_HOME", self._environ), "j2c", "local")
         self._kill_after = int(self._environ.get("J2C_LOCAL_KILL_AFTER") or 600)
 
     def check(self, job: Job) -> None:
@@ -102,6 +100,7 @@ class LocalScheduler:
                     "command": _command(job),
                     "cwd": str(state.directory),
                     "env": {**job_environment(self._environ, self._passed()), **job.env},
+                    "umask": _umask(),
                     "kill_after": self._kill_after,
                     "job": job.to_dict(),
                     **self._needs(job),
@@ -228,6 +227,13 @@ class LocalScheduler:
 
 def _handle(run_id: str, submission: int) -> str:
     return run_id if submission == 1 else f"{run_id}.{submission}"
+
+
+def _umask() -> int:
+    # There is no asking without setting.
+    value = os.umask(0o077)
+    os.umask(value)
+    return value
 
 
 def _command(job: Job) -> list[str]:

@@ -104,6 +104,8 @@ class _Runner:
             null = os.open(os.devnull, os.O_RDONLY)
             for descriptor, target in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(descriptor, target)
+            # The submitter's, not that of whoever happened to start the supervisor.
+            os.umask(self._job.get("umask", 0o077))
             os.chdir(self._job["cwd"])
             env = {**self._job["env"], "CUDA_VISIBLE_DEVICES": ",".join(self._gpus)}
             command = self._job["command"]

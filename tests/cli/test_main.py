@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -225,3 +226,32 @@ def test_importing_the_package_loads_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "{'j2c_lab'}"
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+
+
+def test_names_that_the_terminal_cannot_say_are_escaped(lab: Lab) -> None:
+    lab.script("")
+    done = lab("submit", "train.py", "--name", "a€\n\x1b[31m", "--detach")
+    assert done.returncode == 0, done.stderr
+    for verb in (["list"], ["status", "last"]):
+        done = lab(*verb, environ=ASCII)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert rb"a\u20ac\n\x1b[31m" in done.stdout
+
+
+def test_a_state_directory_that_cannot_be_written_is_one_sentence(lab: Lab) -> None:
+    lab.script("")
+    done = lab("submit", "train.py", environ={"XDG_STATE_HOME": "/dev/null"})
+    assert (done.returncode, done.stderr.count(b"\n")) == (125, 1)
+    assert b"set XDG_STATE_HOME" in done.stderr
+
+
+def test_relative_xdg_directories_are_passed_over(lab: Lab) -> None:
+    lab.script("print('ran')")
+    names = ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+    before = sorted(os.listdir(lab.project))
+    done = lab("submit", "train.py", environ=dict.fromkeys(names, "here"))
+    assert (done.returncode, done.stdout) == (0, b"ran\n"), done.stderr
+    assert sorted(os.listdir(lab.project)) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import random
@@ -224,3 +225,42 @@ def test_on_a_terminal_the_log_is_whole_and_the_terminal_is_left_as_it_was(lab: 
     assert b"hello\r\n" in shown
     assert b"succeeded after" in shown
     assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h"), "the cursor is shown again"
+
+
+def test_ctrl_c_once_it_was_told_that_the_run_is_submitted_detaches(lab: Lab) -> None:
+    lab.script("print('hello')")
+    process = lab.start("submit", "train.py")
+    assert process.stderr is not None
+    while b"submitted to" not in (line := process.stderr.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    # The run may have ended before the signal came.
+    assert process.returncode == 0 or (process.returncode == 130 and b"detached" in err), err
+    assert lab("logs", "-f", "last").stdout == b"hello\n"
+    # The same command is another run from here on.
+    assert lab("submit", "train.py").returncode == 0
+    assert len(lab.jobs()) == 2
+
+
+def test_damaged_documents_of_one_run_do_not_hide_the_others(lab: Lab) -> None:
+    lab.script("print('hello')")
+    for name in ("good", "bad"):
+        assert lab("submit", "train.py", "--name", name).returncode == 0
+    bad, good = sorted(lab.runs.iterdir(), reverse=True)
+    (bad / "run.json").write_text("{")
+    done = lab("list", "--json")
+    assert done.returncode == 0
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(run["id"], run["state"]) for run in shown] == [
+        (bad.name, "unknown"),
+        (good.name, "succeeded"),
+    ]
+    assert f"runs/ada/{bad.name}/run.json in the store is damaged" in shown[0]["reason"]
+    assert lab("logs", "good").stdout == b"hello\n"
+    for verb in (["status", bad.name], ["gc", "--dry-run"]):
+        done = lab(*verb)
+        assert (done.returncode, done.stderr.count(b"\n")) == (125, 1)
+    assert f"j2c rm {bad.name}".encode() in done.stderr
+    assert lab("rm", bad.name).returncode == 0
+    assert lab("gc", "--dry-run").returncode == 0

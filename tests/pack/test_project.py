@@ -86,7 +86,7 @@ class TestLeftOut:
 
     def test_secrets_stay_behind_and_their_examples_travel(self, root: Path):
         secrets = [".env", ".env.local", "a/id_rsa", "a/id_ed25519", ".netrc", ".pypirc",
-                   ".git-credentials"]  # fmt: skip
+                   ".git-credentials", ".bash_history"]  # fmt: skip
         write_tree(root, dict.fromkeys(secrets, "s"))
         write_tree(root, {".aws/credentials": "s", ".env.example": "", "id_rsa.pub": "", "x": ""})
         plan = plan_project(str(root))

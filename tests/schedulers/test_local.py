@@ -256,3 +256,31 @@ def test_credentials_of_the_submitter_are_not_shown_by_a_dry_run(environ: dict[s
     assert "AWS_SECRET_ACCESS_KEY" in shown
     assert "hush" not in shown
     assert not list(Path(environ["XDG_STATE_HOME"]).iterdir())
+
+
+def test_a_job_has_the_umask_of_its_submitter_whoever_started_the_supervisor(
+    scheduler: LocalScheduler, tmp_path: Path
+) -> None:
+    before = os.umask(0o022)
+    try:
+        wait(scheduler, submit(scheduler, tmp_path, "umask > $PLACE/first"))
+        os.umask(0o077)
+        wait(scheduler, submit(scheduler, tmp_path, "umask > $PLACE/second"))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "first").read_text().strip() == "0022"
+    assert (tmp_path / "second").read_text().strip() == "0077"
+
+
+def test_a_job_waits_for_what_is_really_lacking(scheduler: LocalScheduler, tmp_path: Path) -> None:
+    first = submit(scheduler, tmp_path, "sleep 60", cpus=1)
+    wait(scheduler, first, RUNNING)
+    second = submit(scheduler, tmp_path, "true", cpus=2)
+    assert asyncio.run(scheduler.state(second)) == JobState(
+        PENDING, "waits for 2 CPUs: 1 other run on this machine"
+    )
+    third = submit(scheduler, tmp_path, "true", cpus=1)
+    assert asyncio.run(scheduler.state(third)).reason == "1 run before it in this machine's queue"
+    for handle in (third, second, first):
+        asyncio.run(scheduler.cancel(handle))
+        wait(scheduler, handle)
