@@ -93,7 +93,7 @@ async def _show(follower: Follower, run_id: str, output: Output, start: Position
             if isinstance(output, JsonOutput):
                 output.prime(item.attempt, item.rank, record)
         else:
-            output.log(item.attempt, item.rank, record)
+            output.record(item.attempt, item.rank, record)
 
 
 def tell_detached(run_id: str, output: Output, again: bool = True) -> None:

@@ -35,12 +35,19 @@ class Output:
 
     #: Whether documents are wanted as JSON.
     json = False
+    #: Of which rank's journal records are shown; None for all.
+    rank: int | None = None
 
     def event(self, event: dict[str, Any]) -> None:
         """Show one event of docs/events.md; those that say nothing to a reader are passed over."""
         show = getattr(self, f"_on_{event['event']}", None)
         if show is not None:
             show(event)
+
+    def record(self, attempt: int, rank: int, record: JournalRecord) -> None:
+        """Show a journal record if its rank is wanted."""
+        if self.rank in (None, rank):
+            self.log(attempt, rank, record)
 
     def log(self, attempt: int, rank: int, record: JournalRecord) -> None:
         """Show a journal record; log bytes go out exactly as they are."""

@@ -38,6 +38,7 @@ def add(verbs: Any) -> None:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
     logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
     logs.add_argument("--since", type=int, metavar="N", help="only what comes after record N")
+    logs.add_argument("--rank", type=int, metavar="N", help="only what node N said (all)")
     logs.add_argument("--attempt", type=int, metavar="N", help="of this attempt (the last)")
     stop = verb(verbs, "cancel", "end a run, whatever it is doing", _cancel)
     add_run(stop)
@@ -172,6 +173,7 @@ def _logs(namespace: argparse.Namespace) -> int:
         attempt = namespace.attempt or max(attempts, default=1)
         if namespace.attempt is not None and attempt not in attempts:
             raise UsageError(f"run {run_id} has no attempt {attempt}")
+        output.rank = namespace.rank
         since = namespace.since or 0
         if namespace.tail is not None and attempts:
             since = await _print_tail(ledger, run_id, attempt, namespace.tail, output)
@@ -187,7 +189,7 @@ def _logs(namespace: argparse.Namespace) -> int:
 async def _print_all(ledger: Ledger, run_id: str, attempt: int, since: int, output: Output) -> None:
     async for rank, record in records_so_far(ledger, run_id, attempt, max(0, since - PRIMED)):
         if record.number > since:
-            output.log(attempt, rank, record)
+            output.record(attempt, rank, record)
         elif isinstance(output, JsonOutput):
             output.prime(attempt, rank, record)
 
@@ -198,7 +200,7 @@ async def _print_tail(ledger: Ledger, run_id: str, attempt: int, lines: int, out
     for rank in await ledger.ranks(run_id, attempt):
         records = await read_tail(ledger.store, ledger.user, run_id, attempt, rank, lines)
         for record in last_lines(records, lines):
-            output.log(attempt, rank, record)
+            output.record(attempt, rank, record)
         last = max([last, *(record.number for record in records)])
     return last
 

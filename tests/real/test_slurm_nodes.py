@@ -50,6 +50,7 @@ def test_two_nodes_meet_and_are_shown_as_one_run(slurm_lab: Lab) -> None:
         1: [1, 2, "1", "0", "1", "0,1", "1"],
     }
     assert (events[-1]["event"], events[-1]["state"]) == ("result", "succeeded")
+    assert json.loads(lab("logs", "last", "--rank", "1").stdout)[0] == 1
     lab("fetch", "last", "-o", "out")
     assert (lab.project / "out/total").read_text() == "1"
 
