@@ -20,6 +20,7 @@ import os
 import queue
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,12 +122,21 @@ def submit(
         **settings.for_request(),
     )
 
+    warned: list[str] = []
+
+    def remember(event: dict[str, Any]) -> None:
+        if event["event"] == "warning":
+            warned.append(event["message"])
+
     async def work(book: ledger.Ledger) -> str:
-        submitted = await submit_request(book, request, report or _ignore)
+        submitted = await submit_request(book, request, report or remember)
         book.pending.release(submitted.run.id)
         return submitted.run.id
 
     run_id = _with_ledger(settings.store, settings.user, work)
+    for message in warned:
+        # Here and not where it arose: there, and in a thread, the caller is not on the stack.
+        warnings.warn(message, stacklevel=2)
     return RunHandle(run_id, settings.store, settings.user)
 
 
@@ -290,10 +300,3 @@ def _own_prefix() -> str:
     if sys.prefix != sys.base_prefix or os.path.isdir(os.path.join(sys.prefix, "conda-meta")):
         return sys.prefix
     return default_prefix(os.environ)
-
-
-def _ignore(event: dict[str, Any]) -> None:
-    if event.get("event") == "warning":
-        import warnings
-
-        warnings.warn(event["message"], stacklevel=2)

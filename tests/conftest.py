@@ -9,6 +9,11 @@ import re
 from collections import Counter
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("no deadline", parent=settings(), deadline=None)
+settings.load_profile("no deadline")
 
 # Wheels of this project that tests make need no front end; building it takes a minute and Node.
 os.environ.setdefault("J2C_LABEXTENSION", "skip")

@@ -44,6 +44,16 @@ def test_a_run_from_python_to_its_outputs(here: Lab) -> None:
     assert repr(run) == f"<RunHandle {run.id}>"
 
 
+def test_a_warning_points_at_the_line_that_submits(here: Lab) -> None:
+    here.script("open('big.csv')")
+    (here.project / "big.csv").touch()
+    (here.project / ".j2cignore").write_text("big.csv\n")
+    with pytest.warns(UserWarning, match=r"big\.csv") as warned:
+        run = j2c_lab.submit("train.py", venv=here.environ["VIRTUAL_ENV"])
+    assert warned[0].filename == __file__
+    run.wait()
+
+
 def test_it_works_where_a_loop_runs_and_a_run_can_be_cancelled(here: Lab) -> None:
     here.script("import time\nprint('up', flush=True)\ntime.sleep(60)")
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from j2c_lab.config import SETTINGS
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")], key=lambda path: path.as_posix()
@@ -54,6 +56,16 @@ def test_every_verb_that_is_named_exists():
         for block in fenced(path, "sh", "python"):
             for verb in re.findall(r"^(?:\w+ = )?(?:%*j2c) (\w+)", block, re.MULTILINE):
                 assert re.search(rf"\b{verb}\b", shown), f"{path.name} names {verb}"
+
+
+def test_every_setting_and_its_variable_is_described():
+    text = (ROOT / "docs" / "settings.md").read_text()
+    for name, setting in SETTINGS.items():
+        row = rf"^\|[^|]*`{name.replace('_', '-')}`[^|]*\|[^|]*{setting.variable}[^|]*\|"
+        assert re.search(row, text, re.MULTILINE), name
+    for example in fenced(ROOT / "docs" / "settings.md", "toml"):
+        for name in re.findall(r"^([\w-]+) =", example.split("[tool.j2c.env]")[0], re.MULTILINE):
+            assert name.replace("-", "_") in SETTINGS
 
 
 def test_the_changelog_follows_the_version():

@@ -175,6 +175,17 @@ def _logs(namespace: argparse.Namespace) -> int:
             raise UsageError(f"run {run_id} has no attempt {attempt}")
         output.rank = namespace.rank
         since = namespace.since or 0
+        if not namespace.follow and (output.json or not attempts):
+            seen = await view(ledger, run_id)
+            output.event(
+                {
+                    "event": "state",
+                    "run": run_id,
+                    "state": seen.state,
+                    "reason": seen.reason,
+                    "attempt": attempt,
+                }
+            )
         if namespace.tail is not None and attempts:
             since = await _print_tail(ledger, run_id, attempt, namespace.tail, output)
         if namespace.follow:

@@ -27,6 +27,8 @@ class Stage:
     name: str
     started: float
     seconds: float | None = None
+    #: When it began by the clock of the machine that runs it; None for what happens here.
+    told: float | None = None
     bytes: int = 0
     total_bytes: int | None = None
     files: int = 0
@@ -113,9 +115,10 @@ class RunView:
         name = str(event.get("stage", ""))
         if self.stages and self.stages[-1].name == name:
             return
-        self._close_stage(now)
+        told = event.get("time") if isinstance(event.get("time"), (int, float)) else None
+        self._close_stage(now, told)
         if name != "finished":
-            self.stages.append(Stage(name, now))
+            self.stages.append(Stage(name, now, told=told))
             del self.stages[:-20]
 
     def _on_progress(self, event: dict[str, Any], now: float) -> None:
@@ -200,9 +203,15 @@ class RunView:
     def _on_cancelling(self, event: dict[str, Any], now: float) -> None:
         self.facts.append("cancel was asked for")
 
-    def _close_stage(self, now: float) -> None:
-        if self.stages and self.stages[-1].seconds is None:
-            self.stages[-1].seconds = now - self.stages[-1].started
+    def _close_stage(self, now: float, told: float | None = None) -> None:
+        if not self.stages or self.stages[-1].seconds is not None:
+            return
+        stage = self.stages[-1]
+        if told is not None and stage.told is not None:
+            # As it was there: what is read later comes all at once.
+            stage.seconds = max(0.0, told - stage.told)
+        else:
+            stage.seconds = now - stage.started
 
 
 def _log_bytes(event: dict[str, Any]) -> bytes:
@@ -227,6 +236,8 @@ def outcome_line(view: RunView) -> str:
     if view.exit_code == 0:
         if view.run and view.verb in ("submit", "resume"):
             return f"submitted; follow it with %j2c logs {view.run} -f"
+        if view.verb == "logs" and view.state:
+            return view.state + (f": {view.reason}" if view.reason else "")
         return f"done in {format_seconds(view.duration)}"
     return f"j2c {view.verb} ended with exit code {view.exit_code}"
 

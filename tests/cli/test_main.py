@@ -147,11 +147,12 @@ def test_the_log_is_read_from_its_end_and_from_any_record(lab: Lab) -> None:
     assert lab("submit", "train.py", "--detach").returncode == 0
     assert lab("logs", "-f", "last").returncode == 0
     assert lab("logs", "last", "--tail", "2").stdout.decode() == "99\n" + "ж" * 50 + "\n"
-    events = lab.events("logs", "last")
+    state, *events = lab.events("logs", "last")
+    assert (state["event"], state["state"]) == ("state", "succeeded")
     numbers = [event["n"] for event in events]
     assert numbers == list(range(1, len(numbers) + 1))
     for since in (0, 3, numbers[-1]):
-        assert lab.events("logs", "last", "--since", str(since)) == events[since:]
+        assert lab.events("logs", "last", "--since", str(since)) == [state, *events[since:]]
 
 
 def test_streams_that_are_kept_apart_go_where_they_belong(lab: Lab) -> None:

@@ -132,6 +132,18 @@ def test_only_the_stage_that_failed_is_marked():
     assert [line[0] for line in text.render(view).splitlines()[1:]] == ["✓", "✗", "✓"]
 
 
+def test_a_log_read_later_shows_how_long_its_stages_took_then():
+    stages = [("fetching", 50.0), ("running", 52.5), ("saving", 60.0), ("finished", 61.0)]
+    view = view_of(
+        {"event": "state", "run": "R1", "state": "failed", "reason": "exit code 1"},
+        *({"event": "stage", "stage": name, "time": time} for name, time in stages),
+        verb="logs",
+        exit_code=0,
+    )
+    assert [stage.seconds for stage in view.stages] == [2.5, 7.5, 1.0]
+    assert text.render(view).startswith("run R1: failed: exit code 1\n")
+
+
 def test_a_live_view_says_as_of_when_it_is_true():
     view = view_of({"event": "run", "run": "r"})
     assert "as of " in html.render(view, 1000.0)
