@@ -69,7 +69,8 @@ class Follower:
     """Follows one run. Iterate it once; then `result` is how the run ended.
 
     The iteration ends only when the run has: when every record that its outcome counts has been
-    yielded, or when the scheduler says that the job is over and nothing comes any more. A store
+    yielded, or when the scheduler says that the job is over and nothing comes any more. An attempt
+    that fell silent without an outcome is left when the next one has come up. A store
     or a scheduler that does not answer is waited for.
 
     Parameters
@@ -99,6 +100,8 @@ class Follower:
         self._told = ("", "")
         self._before = ""
         self._asked = 0.0
+        #: When the next attempt was last looked for.
+        self._looked_on = 0.0
         self.result: RunView | None = None
 
     async def __aiter__(self) -> AsyncIterator[Followed]:
@@ -168,8 +171,8 @@ class Follower:
             if job_ended or (len(outcomes) >= nodes and now - quiet_since > _REST_WITHIN):
                 return
             if len(outcomes) < nodes and now - max(self._asked, quiet_since) > _ASK_EVERY:
-                # Once more round after the scheduler said so: the last records come first.
-                job_ended = await self._job_ended()
+                # Once more round after that was found: the last records come first.
+                job_ended = await self._is_over(number)
                 continue
             await self._sleep()
 
@@ -216,8 +219,17 @@ class Follower:
             self._told = (UNKNOWN, error.message)
             return None
 
-    async def _job_ended(self) -> bool:
+    async def _is_over(self, number: int) -> bool:
+        """Whether an attempt that is silent and has told no end will not go on."""
         self._asked = time.monotonic()
+        if self._asked - self._looked_on > (_FAR_LOOK if self._far else 0):
+            self._looked_on = self._asked
+            # Its node was lost and the scheduler started the job again: it is running, elsewhere.
+            if await self._attempt_from(number + 1) is not None:
+                return True
+        return await self._job_ended()
+
+    async def _job_ended(self) -> bool:
         try:
             if self._submission is None:
                 # An attempt stays with its job: read once for all the questions about it.

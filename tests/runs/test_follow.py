@@ -184,6 +184,36 @@ def test_a_resumed_run_is_followed_into_its_next_attempt(desk: Desk) -> None:
     assert states(items)[-1] == "succeeded"
 
 
+def test_an_attempt_whose_node_died_is_left_for_the_next_one(desk: Desk) -> None:
+    async def work() -> list[Followed]:
+        run_id = await desk.make_run()
+        await desk.submitted(run_id)
+        desk.said.answer = JobState(RUNNING)
+        await desk.started(run_id, 1)
+        first = desk.journal(run_id, 1)
+        first.event(event="stage", stage="running", state="started")
+        first.log(b"one\n")
+        await first.flush()
+        task = asyncio.create_task(collect(Follower(desk.ledger, run_id, pause=QUICK)))
+        await asyncio.sleep(0.2)
+        # No outcome, and the scheduler says of the job that it runs: on another node.
+        await desk.started(run_id, 2)
+        first.log(b"the last that arrived\n")
+        await first.flush()
+        second = desk.journal(run_id, 2)
+        second.log(b"two\n")
+        await second.flush()
+        await asyncio.sleep(0.2)
+        second.log(b"end\n")
+        await second.seal()
+        await desk.ended(run_id, attempt=2, journal_records=second.number)
+        return await asyncio.wait_for(task, 30)
+
+    items = run(work())
+    assert text(items) == b"one\nthe last that arrived\ntwo\nend\n"
+    assert states(items)[-1] == "succeeded"
+
+
 def test_ranks_are_merged_and_the_end_is_the_end_of_all(desk: Desk) -> None:
     async def work() -> list[Followed]:
         run_id = await desk.make_run(nodes=2)
