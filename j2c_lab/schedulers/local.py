@@ -99,12 +99,13 @@ class LocalScheduler:
                     "submitted_ns": time.time_ns(),
                     "command": _command(job),
                     "cwd": str(state.directory),
-                    "env": {**job_environment(self._environ, self._passed()), **job.env},
+                    "env": job.env,
                     "umask": _umask(),
                     "kill_after": self._kill_after,
                     "job": job.to_dict(),
                     **self._needs(job),
                 },
+                job_environment(self._environ, self._passed()),
             )
             local_supervisor.ensure(state)
         except OSError as error:

@@ -91,6 +91,13 @@ class _Runner:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, number)
 
+    def _inherited(self) -> dict[str, str]:
+        """Take what the job inherits: from here on only the process itself has it."""
+        path = self._path / "environ.json"
+        inherited = read(path) or {}
+        path.unlink(missing_ok=True)
+        return inherited
+
     def _execute(self) -> NoReturn:
         """In the child: become the command."""
         try:
@@ -107,7 +114,11 @@ class _Runner:
             # The submitter's, not that of whoever happened to start the supervisor.
             os.umask(self._job.get("umask", 0o077))
             os.chdir(self._job["cwd"])
-            env = {**self._job["env"], "CUDA_VISIBLE_DEVICES": ",".join(self._gpus)}
+            env = {
+                **self._inherited(),
+                **self._job["env"],
+                "CUDA_VISIBLE_DEVICES": ",".join(self._gpus),
+            }
             command = self._job["command"]
             os.execvpe(command[0], command, env)  # noqa: S606
         except BaseException as error:

@@ -4,6 +4,8 @@
 
     active/<handle>/   a job that waits or runs      done/<handle>/   one that has ended
         job.json       what to run, and when it was submitted
+        environ.json   what the job inherits of its submitter's environment, credentials too: only
+                       the user may read it, and it is gone once the job has it, or has ended
         start.json     made once: the runner's process and the GPUs it got, or that the job was
                        cancelled before it began; whoever makes it decides
         child.json     the process of the command
@@ -44,12 +46,13 @@ class LocalState:
         for path in (directory, self.active, self.done):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def add(self, handle: str, job: dict[str, Any]) -> bool:
-        """Put a job into the queue; False when it is known already."""
+    def add(self, handle: str, job: dict[str, Any], inherited: dict[str, str]) -> bool:
+        """Put a job into the queue, with what it inherits; False when it is known already."""
         with self.locked():
             if self.find(handle) is not None:
                 return False
             temporary = Path(tempfile.mkdtemp(prefix=".", dir=self.directory))
+            write_once(temporary / "environ.json", inherited)
             write_once(temporary / "job.json", job)
             os.rename(temporary, self.active / handle)
         return True
@@ -74,6 +77,8 @@ class LocalState:
     def finish(self, path: Path) -> None:
         """Move an ended job to `done`."""
         with self.locked(), contextlib.suppress(FileNotFoundError):
+            # Of a job that never began.
+            (path / "environ.json").unlink(missing_ok=True)
             os.rename(path, self.done / path.name)
 
     def prune(self, before: float) -> None:

@@ -284,3 +284,36 @@ def test_a_job_waits_for_what_is_really_lacking(scheduler: LocalScheduler, tmp_p
     for handle in (third, second, first):
         asyncio.run(scheduler.cancel(handle))
         wait(scheduler, handle)
+
+
+def holders(tmp_path: Path, secret: bytes) -> list[str]:
+    """The files of the scheduler's directory that hold a text."""
+    files = [path for path in (tmp_path / "j2c").rglob("*") if path.is_file()]
+    return sorted(path.name for path in files if secret in path.read_bytes())
+
+
+def test_credentials_reach_the_job_and_lie_nowhere_once_it_runs(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    secret = "s3cr3t/of+ada"
+    scheduler = LocalScheduler({**environ, "AWS_SECRET_ACCESS_KEY": secret})
+    first = submit(scheduler, tmp_path, "until test -e $PLACE/go; do sleep 0.02; done", cpus=2)
+    wait(scheduler, first, RUNNING)
+    seen = submit(
+        scheduler, tmp_path, 'test "$AWS_SECRET_ACCESS_KEY" = s3cr3t""/of+ada && exit 5', cpus=2
+    )
+    cancelled = submit(scheduler, tmp_path, "exit 6", cpus=2)
+    # Jobs that wait have it in a file that only the user may read; their descriptions have not.
+    deadline = time.monotonic() + 30
+    while holders(tmp_path, secret.encode()) != ["environ.json"] * 2:
+        assert time.monotonic() < deadline, holders(tmp_path, secret.encode())
+        time.sleep(0.02)
+    waiting = tmp_path / "j2c/local/active" / seen / "environ.json"
+    assert waiting.stat().st_mode & 0o777 == 0o600
+    asyncio.run(scheduler.cancel(cancelled))
+    (tmp_path / "go").touch()
+    assert wait(scheduler, seen).exit_code == 5
+    wait(scheduler, cancelled)
+    while holders(tmp_path, secret.encode()):
+        assert time.monotonic() < deadline, holders(tmp_path, secret.encode())
+        time.sleep(0.02)
