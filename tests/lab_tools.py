@@ -87,7 +87,12 @@ class LabServer:
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(30)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                # A kernel that cannot start holds Jupyter's own shutdown up.
+                self.process.kill()
+                self.process.wait(10)
             self.process = None
 
     def log(self) -> str:

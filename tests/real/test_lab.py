@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -230,12 +231,50 @@ def test_a_long_log_opens_at_its_end_and_older_parts_come_on_scrolling_up(lab: L
     page.locator(".j2c-Search-count", has_text="1/1").wait_for()
 
 
-def test_the_button_in_notebooks_and_files_takes_what_is_open(lab: LabPage) -> None:
+def test_every_way_in_leads_to_the_form_with_what_is_meant(lab: LabPage) -> None:
     page = lab.open().page
-    lab.run_command("docmanager:open", path="project/train.py")
-    page.get_by_role("button", name="Run on cluster").first.wait_for()
-    page.locator(".j2c-RunButton").first.click()
-    assert page.get_by_label("What to run").input_value() == "project/train.py"
+    notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (lab.server.project / "demo.ipynb").write_text(json.dumps(notebook))
+    lab.server.script("print(1)", "plain.py")
+
+    def entry_then_close() -> str:
+        field = page.locator(".j2c-SubmitWidget:visible").get_by_label("What to run")
+        value = str(field.input_value())
+        page.get_by_role("button", name="Close", exact=True).click()
+        field.wait_for(state="detached")
+        return value
+
+    for name in ("plain.py", "demo.ipynb"):
+        lab.run_command("docmanager:open", path=f"project/{name}")
+        if name.endswith(".ipynb"):
+            page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click()
+        button = page.locator(".j2c-RunButton").locator("visible=true").first
+        button.click()
+        assert entry_then_close() == f"project/{name}"
+    lab.run_command("filebrowser:go-to-path", path="project/plain.py")
+    page.locator(".jp-DirListing-item", has_text="plain.py").click(button="right")
+    page.locator(".lm-Menu-item", has_text="Run on Cluster…").click()
+    assert entry_then_close() == "project/plain.py"
+    page.keyboard.press("Control+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill("run on cluster")
+    page.keyboard.press("Enter")
+    entry_then_close()
+    lab.run_command("launcher:create")
+    page.locator(".jp-LauncherCard:visible", has_text="Run on cluster").click()
+    entry_then_close()
+
+
+def test_what_runs_is_among_the_running_sessions(lab: LabPage) -> None:
+    page = lab.open().page
+    entry = lab.server.script("import time; time.sleep(600)", "sessions.py")
+    run_id = lab.server.submit(entry, name="in sessions")
+    lab.row("in sessions").locator('text="Running"').wait_for()
+    page.locator('.jp-SideBar [data-id="jp-running-sessions"]').click()
+    item = page.locator("#jp-running-sessions").get_by_text("in sessions")
+    item.wait_for()
+    item.click()
+    page.locator(".j2c-LogViewer").wait_for()
+    lab.server.call("POST", f"j2c/runs/{run_id}/cancel")
 
 
 def test_layout_comes_back_after_a_reload(lab: LabPage) -> None:

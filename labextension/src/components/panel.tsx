@@ -115,7 +115,7 @@ function Empty(props: IPanelProps): JSX.Element {
         {trans.__('Run on cluster…')}
       </button>
       <p>
-        {trans.__('Or in a cell:')} <code>%j2c submit train.py --gpus 1</code>
+        {trans.__('Or in a cell:')} <code>%j2c submit train.py</code>
       </p>
     </div>
   );
