@@ -173,16 +173,22 @@ class Printer:
         earlier = re.search(r"… ([\d,]+) earlier line", self._display)
         number = int(earlier[1].replace(",", "")) if earlier else 0
         last = max((n for n, line in enumerate(lines) if line.startswith("| ")), default=-1)
+        # When the run is over, so is its log: that belongs before the stages that follow.
+        over = final or any(line[2:9] == "running" and line[0] != "·" for line in lines)
+        stages, facts, log, rest = [], [], [], []
         for place, line in enumerate(lines):
             if line.startswith("| "):
                 # The last line may be a progress bar, which is drawn over and over.
-                if number >= self._log_lines and (final or place != last):
-                    print(line)
+                if number >= self._log_lines and (over or place != last):
+                    log.append(line)
                     self._log_lines = number + 1
                 number += 1
-            elif (final or line.startswith(("✓", "- "))) and line not in self._printed:
-                print(line)
+            elif (final or line.startswith(("✓", "✗", "- "))) and line not in self._printed:
                 self._printed.add(line)
+                later = line[2:].startswith(("running", "saving")) or line[:1] not in "✓✗-"
+                (rest if later else facts if line[0] == "-" else stages).append(line)
+        for line in [*stages[:1], *facts, *stages[1:], *log, *rest]:
+            print(line)
         if final:
             print(head)
         sys.stdout.flush()

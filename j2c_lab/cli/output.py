@@ -97,6 +97,9 @@ class Output:
             parts.append(f"left out {event['left_out']} (j2c pack lists them)")
         self.say(f"packed in {duration(event['seconds'])}: {', '.join(parts)}")
 
+    def _on_left_out(self, event: dict[str, Any]) -> None:
+        self.say(f"left out {event['path']} ({event['rule']})")
+
     def _on_warning(self, event: dict[str, Any]) -> None:
         remedy = event.get("remedy")
         self.say(f"warning: {event['message']}" + (f"; {remedy}" if remedy else ""))

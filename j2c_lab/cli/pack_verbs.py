@@ -44,12 +44,9 @@ def _pack(namespace: argparse.Namespace) -> int:
     async def work(store: Store, output: Output) -> int:
         result = (await pack(sources, store, output.event)).result
         for left in result.left_out:
-            if output.json:
-                output.event(
-                    {"event": "left_out", "path": left.path, "rule": left.rule, "size": left.size}
-                )
-            else:
-                output.say(f"left out {left.path} ({left.rule})")
+            output.event(
+                {"event": "left_out", "path": left.path, "rule": left.rule, "size": left.size}
+            )
         if namespace.output:
             from j2c_lab.pack.archive import write_archive
 

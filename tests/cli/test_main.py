@@ -162,6 +162,14 @@ def test_streams_that_are_kept_apart_go_where_they_belong(lab: Lab) -> None:
     assert b"err\n" in done.stderr
 
 
+def test_what_is_left_out_is_listed_before_anything_is_sent(lab: Lab) -> None:
+    lab.script("")
+    (lab.project / "big.csv").touch()
+    (lab.project / ".j2cignore").write_text("*.csv\n")
+    for call in (["submit", "train.py", "--dry-run"], ["pack"]):
+        assert b"left out big.csv (.j2cignore:1: *.csv)\n" in lab(*call).stderr
+
+
 def test_a_bundle_goes_into_one_file(lab: Lab) -> None:
     lab.script("print('hello')")
     done = lab("pack", "-o", str(lab.home / "exp.tar.zst"))
