@@ -55,9 +55,10 @@ async def follow_to_end(
 
 
 async def show_result(ledger: Ledger, result: RunView, output: Output) -> None:
-    """Tell how a run ended; of one that never came up, what its scheduler saw."""
+    """Tell how a run ended; of one that could not say it itself, what its scheduler saw."""
     output.close()
-    if result.state in ("failed", "lost") and result.started is None and result.handle:
+    silent = result.state == "lost" or (result.state == "failed" and result.started is None)
+    if silent and result.handle:
         with contextlib.suppress(J2CError):
             log = await ledger.scheduler(result.scheduler).log(result.handle)
             for line in log.decode("utf-8", "replace").splitlines()[-20:]:

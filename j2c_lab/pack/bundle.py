@@ -90,7 +90,7 @@ async def pack_bundle(
     new = False
     manifest = make_manifest(project, environment, items) if _all_remembered(items) else None
     # A bundle is written after its layers: where there is a young one, `j2c gc` will leave them.
-    if manifest is None or not await _has_young(store, layout.bundle(manifest.digest())):
+    if manifest is None or not await _is_there(store, manifest):
         sender = Sender(items, store, report)
         await sender.ask_store()
         try:
@@ -99,10 +99,7 @@ async def pack_bundle(
         finally:
             sender.save_caches()
         manifest = make_manifest(project, environment, items)
-        key = layout.bundle(manifest.digest())
-        new = await store.put(key, manifest.to_json(), if_absent=True)
-        if not new and not await counted_on(store, await store.stat([key])):
-            new = await store.put(key, manifest.to_json(), if_absent=True)
+        new = await _put_bundle(store, manifest)
     result = _result(project, environment, items, manifest, manifest.digest(), new, started)
     _report_end(result, report)
     return result
@@ -133,9 +130,29 @@ async def preview(
     return _result(project, environment, items, manifest, digest, False, started)
 
 
-async def _has_young(store: Store, key: str) -> bool:
-    info = (await store.stat([key])).get(key)
-    return info is not None and is_young(info)
+async def _is_there(store: Store, manifest: Manifest) -> bool:
+    """Return whether the store has the bundle, young and whole, and so what it lists."""
+    keys = [layout.bundle(manifest.digest())]
+    if store.local_path("") is not None:
+        # Where it costs nothing, layers that somebody removed by hand are missed as well.
+        keys += {layout.layer(layer.digest) for layer in manifest.layers}
+    found = await store.stat(keys)
+    bundle = found.get(keys[0])
+    if bundle is None or len(found) < len(keys):
+        return False
+    return is_young(bundle) and bundle.size == len(manifest.to_json())
+
+
+async def _put_bundle(store: Store, manifest: Manifest) -> bool:
+    """Put the bundle unless the store has it; returns whether it was put."""
+    key, data = layout.bundle(manifest.digest()), manifest.to_json()
+    if await store.put(key, data, if_absent=True):
+        return True
+    found = await counted_on(store, await store.stat([key]))
+    if key in found and found[key].size == len(data):
+        return False
+    # Gone meanwhile, or damaged: its name says what it has to hold.
+    return await store.put(key, data)
 
 
 def _all_remembered(items: Sequence[Item]) -> bool:

@@ -40,6 +40,8 @@ class Status(NamedTuple):
     exit_code: int
     signal: int | None = None
     reason: str = ""
+    #: What the store did not take, and how it gets there; empty when it has everything.
+    kept: str = ""
 
 
 def execute_run(settings: Settings, tell: Tell | None = None) -> Status:
@@ -105,6 +107,8 @@ class _Attempt:
         #: Is given every record of the journal.
         self.tell: Callable[[JournalRecord], None] | None = None
         self.outcome: Outcome | None = None
+        #: Why the store has not got everything.
+        self.refused = "it does not answer"
 
     def execute_and_tell(self, tell: Tell) -> Status:
         """Do as `execute`; `tell` is given all events, from whatever thread they come."""
@@ -150,7 +154,8 @@ class _Attempt:
             delivered = deliver_leftovers(self.settings, self.run, self.link, directory)
         if delivered and self.settings.temporary:
             self._remove(directory)
-        return self._status(outcome)
+        status = self._status(outcome)
+        return status if delivered else status._replace(kept=self._kept(directory))
 
     def _outcome_of(self, directory: RunDirectory, journal: Journal) -> Outcome:
         stages = Stages(
@@ -194,7 +199,8 @@ class _Attempt:
             return False
         try:
             deliver_outputs(self.run, self.link, journal.spool.directory)
-        except J2CError:
+        except J2CError as error:
+            self.refused = str(error)
             return False
         left = max(until - time.monotonic(), 1.0)
         if not deliver_outcome(self.settings, self.link, outcome, left):
@@ -209,6 +215,17 @@ class _Attempt:
         with contextlib.suppress(OSError):
             clean(directory.path)
         shutil.rmtree(directory.path, ignore_errors=True)
+
+    def _kept(self, directory: RunDirectory) -> str:
+        import shlex
+
+        command = ["j2c", "unpack", "--deliver", self.settings.run_url]
+        if not self.settings.temporary:
+            command += ["--workdir", self.settings.workdir]
+        return (
+            f"the store did not take all of this run ({self.refused}); what is left is kept in "
+            f"{directory.path}: {shlex.join(command)} sends it from this machine"
+        )
 
     def _status(self, outcome: Outcome) -> Status:
         if outcome.exit_code is None and outcome.signal is None:

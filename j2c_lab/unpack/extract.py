@@ -102,8 +102,7 @@ class _Extraction:
         digest = layer_digest(self.entries)
         if digest != self.expected.digest:
             raise DigestMismatchError(
-                f"the layer {self.expected.digest[:12]} holds other content ({digest[:12]})",
-                "remove that layer from the store and submit again",
+                f"the layer {self.expected.digest[:12]} holds other content ({digest[:12]})"
             )
         return Extracted(self.entries, self.links, self.clashes)
 

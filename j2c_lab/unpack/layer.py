@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from j2c_lab.errors import UnsafePathError
+from j2c_lab.errors import FormatError, UnsafePathError
 from j2c_lab.formats.paths import show
 from j2c_lab.unpack.cache import CachedLayer, LayerCache
 from j2c_lab.unpack.extract import Clash, Expected, extract_layer, make_directory
@@ -93,6 +93,20 @@ def do_layer(
     OSError
         The disk is full, say.
     """
+    try:
+        return _do_layer(job, source, cache, progress)
+    except FormatError as error:
+        # Which of many layers it is, and what helps, are not known further down.
+        remedy = f"remove {job.key} from the store and submit again"
+        raise type(error)(f"{error.message} (layer {job.key})", remedy, error.details) from error
+
+
+def _do_layer(
+    job: LayerJob,
+    source: ObjectSource,
+    cache: LayerCache | None,
+    progress: Callable[[int], None],
+) -> LayerDone:
     fetched = told = 0
 
     def pieces() -> Iterator[bytes]:

@@ -75,6 +75,8 @@ def execute(arguments: argparse.Namespace) -> int:
         return error.exit_code
     if status.reason:
         print(f"j2c unpack: {status.reason}", file=sys.stderr)
+    if status.kept:
+        print(f"j2c unpack: {status.kept}", file=sys.stderr)
     if status.signal is not None:
         return die_by(status.signal)
     return status.exit_code

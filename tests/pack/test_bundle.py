@@ -86,3 +86,24 @@ def test_nothing_is_left_in_staging(root: Path, store: LocalStore):
     write_tree(root, TREE)
     pack_tree(root, store)
     assert list((store.directory / ".staging").iterdir()) == []
+
+
+def test_a_layer_that_somebody_removed_is_sent_again(root: Path, store: LocalStore):
+    write_tree(root, TREE)
+    settle()
+    first = pack_tree(root, store)
+    gone = first.manifest.layers[0]
+    (store.directory / layout.layer(gone.digest)).unlink()
+    second = pack_tree(root, store)
+    assert [layer.digest for layer in second.sent] == [gone.digest]
+    assert (store.directory / layout.layer(gone.digest)).exists()
+
+
+def test_a_bundle_that_was_damaged_is_written_again(root: Path, store: LocalStore):
+    write_tree(root, TREE)
+    settle()
+    first = pack_tree(root, store)
+    path = store.directory / layout.bundle(first.digest)
+    path.write_text("{}")
+    assert pack_tree(root, store).sent == []
+    assert Manifest.from_json(path.read_bytes()) == first.manifest

@@ -186,8 +186,8 @@ def test_link_that_climbs_through_another_link_is_refused(tmp_path: Path) -> Non
     assert not os.path.lexists(target / "k" / "x")
 
 
-def test_digest_mismatch_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DigestMismatchError, match="submit again"):
+def test_digest_mismatch_says_what_it_found(tmp_path: Path) -> None:
+    with pytest.raises(DigestMismatchError, match="holds other content"):
         extract(make_layer(GOOD, digest="0" * 64), tmp_path)
 
 

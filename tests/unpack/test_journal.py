@@ -266,8 +266,9 @@ def test_store_that_stays_away_is_delivered_to_later(prepare: Prepare) -> None:
     process = unpack.start(env={"J2C_DELIVERY_SECONDS": "1"})
     unpack.wait_for_log(b"ready")
     move(unpack, there=False)
-    process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 7
+    assert f"j2c unpack --deliver {unpack.url} --workdir {unpack.workdir}".encode() in errors
     move(unpack, there=True)
     assert not unpack.store.local_path(layout.outcome(USER, RUN_ID, 1)).exists()
     assert unpack.run("--deliver") == (0, "")
