@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import re
@@ -29,6 +30,9 @@ the Jupyter config. Exit code: 0; the run's own where it is followed (128 + sign
 usage; 125 when j2c itself could not do it."""
 
 
+#: Errors of the machine and not of j2c, wherever they come from.
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+
 #: In the order of `j2c --help`.
 _MODULES = {
     "submit": "submit_verb",
@@ -51,10 +55,7 @@ _MODULES = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        # Names of files and runs may hold what the terminal's encoding, or any, cannot say.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     if arguments[:1] == ["unpack"]:
         # The cluster's command must start fast: nothing of the other verbs is loaded.
         from j2c_lab.unpack.main import main as unpack
@@ -67,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             make_parser().print_help(sys.stderr)
             return 2
         _check_verb(own[0])
+        _check_directory()
         namespace, unknown = make_parser(own[0] if own else None).parse_known_args(own)
         if unknown:
             remedy = f"j2c {namespace.verb} --help shows what there is"
@@ -91,6 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in own:
             raise
+        if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+            what = error.filename or "standard output, or another open file"
+            return _report(J2CError(f"{what}: {error.strerror}"), json_wanted)
         internal = J2CError(
             f"j2c failed: {type(error).__name__}: {error}",
             "this is a bug: repeat the command with --debug and report what it shows",
@@ -118,6 +123,26 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     for name in modules:
         import_module(f"j2c_lab.cli.{name}").add(verbs)
     return parser
+
+
+def _prepare_streams() -> None:
+    # Started with a closed stream, Python has none; what is written there goes nowhere.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files and runs may hold what the terminal's encoding, or any, cannot say.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _check_directory() -> None:
+    try:
+        os.getcwd()
+    except OSError:
+        raise UsageError(
+            "the current directory is not there any more", "change to another one"
+        ) from None
 
 
 def _check_verb(name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -264,3 +265,44 @@ def test_relative_xdg_directories_are_passed_over(lab: Lab) -> None:
     done = lab("submit", "train.py", environ=dict.fromkeys(names, "here"))
     assert (done.returncode, done.stdout) == (0, b"ran\n"), done.stderr
     assert sorted(os.listdir(lab.project)) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "says"),
+    [
+        ("mkdir gone; cd gone; rmdir ../gone; {} list", 2, b"current directory is not there"),
+        ("{} list --json >&-", 0, b""),
+        ("{} submit train.py 2>&-", 0, b""),
+        ("{} submit train.py <&-", 0, b"succeeded"),
+    ],
+)
+def test_odd_places_to_be_called_from(lab: Lab, call: str, code: int, says: bytes) -> None:
+    lab.script("print('hello')")
+    command = shlex.join([sys.executable, "-c", "import sys, j2c_lab.cli as c; sys.exit(c.main())"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", call.format(command)],
+        cwd=lab.project,
+        env=lab.environ,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done
+    assert says in done.stderr
+    assert b"bug" not in done.stderr
+    if "submit" in call:
+        assert done.stdout == b"hello\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_behind_standard_output_is_no_bug_of_ours(lab: Lab) -> None:
+    lab.script("")
+    assert lab("submit", "train.py").returncode == 0
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "j2c_lab", "list"],
+            cwd=lab.project, env=lab.environ, stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert b"No space left on device" in done.stderr
+    assert b"bug" not in done.stderr
