@@ -1,7 +1,8 @@
 """A Slurm cluster, from one of its login nodes.
 
 `slurm_render` makes the batch job, `slurm_script` is its text, `slurm_cli` talks, `slurm_states`
-explains. A handle is Slurm's job id.
+explains. A handle is Slurm's job id and what the job's name ends with: ids begin anew on another
+cluster, or when one has lost its memory, and a job of that number may be anybody's.
 
 Exactly one job for a run: a job is queued held, then all jobs that carry the run's id are looked
 at; every submitter comes to the same one (the lowest id), which is released, and the others are
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from j2c_lab.errors import NotFoundError, SchedulerError
 from j2c_lab.formats.run import Job, Resources
@@ -64,53 +65,55 @@ class SlurmScheduler:
             if marked is not None:
                 return marked
             found = await self._submit_held(job, key)
-        ours = min(found, key=lambda other: (other.never_ran, other.held, other.id))
+        ours = _chosen(found)
         for other in found:
             if other.held and other.id != ours.id:
                 await self._slurm.cancel(str(other.id))
         if ours.held:
             await self._release(ours)
-        return str(ours.id)
+        return _Handle(str(ours.id), key).text
 
     async def find(self, run_id: str, submission: int = 1) -> str | None:
         key = key_of(run_id, submission)
         found = await self._jobs_of(key)
         if found:
-            ours = min(found, key=lambda other: (other.never_ran, other.held, other.id))
-            return str(ours.id)
+            return _Handle(str(_chosen(found).id), key).text
         return await self._remembered(run_id, key)
 
     async def state(self, handle: str) -> JobState:
-        if not handle.isdigit():
+        known = _parse(handle)
+        if known is None:
             return JobState(UNKNOWN, "Slurm does not know it")
-        job = await self._slurm.job(handle)
+        job = await self._job(known)
         if job is None:
-            return await self._forgotten(handle)
+            return await self._forgotten(known)
         who = ""
         if job.state.startswith("CANCELLED"):
-            accounted = await self._slurm.accounted_end(handle)
+            accounted = await self._slurm.accounted_end(known.id, known.key)
             who = _canceller(accounted[0]) if accounted else ""
         return explain(job, who)
 
     async def cancel(self, handle: str) -> None:
-        if not handle.isdigit():
+        known = _parse(handle)
+        if known is None:
             return
-        job = await self._slurm.job(handle)
+        job = await self._job(known)
         if job is not None and explain(job).phase == PENDING:
             # Only if it waits still: one that runs is not to be torn down, but to end as it likes.
-            job = await self._cancel_if_alive(handle, "--state=PENDING")
+            job = await self._cancel_if_alive(known, "--state=PENDING")
         if job is not None and job.state in ("RUNNING", "COMPLETING"):
             try:
-                await self._slurm.cancel("--batch", "--signal=INT", handle)
+                await self._slurm.cancel("--batch", "--signal=INT", known.id)
                 return
             except SchedulerError:
                 # It has just ended, or has not come up on its node yet.
-                job = await self._slurm.job(handle)
+                job = await self._job(known)
         if job is not None and explain(job).phase != ENDED:
-            await self._cancel_if_alive(handle)
+            await self._cancel_if_alive(known)
 
     async def log(self, handle: str) -> bytes:
-        path = self._directory / f"{handle}.log"
+        known = _parse(handle)
+        path = self._directory / f"{known.key if known else handle}.log"
         try:
             with open(path, "rb") as file:  # noqa: ASYNC230 - a small file, read once
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_SHOWN))
@@ -124,16 +127,21 @@ class SlurmScheduler:
     def _batch(self, job: Job) -> Batch:
         return render(job, str(self._directory), self._kill_after)
 
-    async def _cancel_if_alive(self, handle: str, *arguments: str) -> SlurmJob | None:
+    async def _job(self, handle: _Handle) -> SlurmJob | None:
+        """Return the job of that number, if it is the run's."""
+        job = await self._slurm.job(handle.id)
+        return job if job is not None and job.name.endswith(f"-{handle.key}") else None
+
+    async def _cancel_if_alive(self, handle: _Handle, *arguments: str) -> SlurmJob | None:
         """Cancel the job and return it as it is then; that it has ended meanwhile is no error."""
         try:
-            await self._slurm.cancel(*arguments, handle)
+            await self._slurm.cancel(*arguments, handle.id)
         except SchedulerError:
-            job = await self._slurm.job(handle)
+            job = await self._job(handle)
             if job is not None and explain(job).phase != ENDED:
                 raise
             return job
-        return await self._slurm.job(handle)
+        return await self._job(handle)
 
     async def _submit_held(self, job: Job, key: str) -> list[SlurmJob]:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -166,21 +174,40 @@ class SlurmScheduler:
         """Find a job that Slurm has forgotten: by the mark that it left, or in accounting."""
         text = _read(self._directory / f"{key}.job")
         if text.isdigit():
-            return text
+            return _Handle(text, key).text
         found = await self._slurm.accounted(f"-{key}", run_id)
-        return None if found is None else str(found)
+        return None if found is None else _Handle(str(found), key).text
 
-    async def _forgotten(self, handle: str) -> JobState:
+    async def _forgotten(self, handle: _Handle) -> JobState:
         """Tell the state of a job that Slurm has answered it does not know: it is over."""
-        accounted = await self._slurm.accounted_end(handle)
+        accounted = await self._slurm.accounted_end(handle.id, handle.key)
         if accounted is not None:
             state, code = accounted
-            line = "|".join([handle, state, code, "0", "", "?", "", ""])
+            line = "|".join([handle.id, state, code, "0", "", "?", "", ""])
             return explain(parse_job(line), _canceller(state))
-        code = _read(self._directory / f"{handle}.exit")
+        code = _read(self._directory / f"{handle.key}.exit")
         if code.isdigit():
             return JobState(ENDED, "", int(code))
-        return JobState(ENDED, f"Slurm does not remember job {handle} any more: it is over")
+        return JobState(ENDED, f"Slurm does not remember job {handle.id} any more: it is over")
+
+
+class _Handle(NamedTuple):
+    id: str
+    key: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.id}:{self.key}"
+
+
+def _parse(handle: str) -> _Handle | None:
+    ident, colon, key = handle.partition(":")
+    return _Handle(ident, key) if colon and ident.isdigit() and key else None
+
+
+def _chosen(found: list[SlurmJob]) -> SlurmJob:
+    """Return the one job of a run on which all submitters agree."""
+    return min(found, key=lambda job: (job.never_ran, job.held, job.id))
 
 
 def _asked(resources: Resources) -> str:

@@ -19,6 +19,7 @@ _KEPT = ("HOME", "USER", "LOGNAME", "SLURM_CONF", "SLURM_CLUSTERS", "TZ", "KRB5C
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 60.0
 _FORMAT = ",".join(f"{field}:|" for field in FIELDS)
+_NODES_AWAY = "node configuration is not available"
 _NO_ANSWER = ("contact slurm controller", "timed out", "connection refused", "munge", "socket")
 
 
@@ -54,10 +55,21 @@ class SlurmCommands:
             words = _words(done.stderr)
             if _is_no_answer(words):
                 raise _silent("sbatch", words)
+            if _NODES_AWAY in words and self._has_nodes_away():
+                # Slurm says so, too, while nodes are down; then only the submit itself can tell.
+                return
             raise UsageError(
                 f"Slurm can never run this job, which asks for {asked}: {words}",
                 "ask for less, or for another --queue",
             )
+
+    def _has_nodes_away(self) -> bool:
+        command = [self._find("sinfo"), "-h", "-o", "%t"]
+        done = subprocess.run(
+            command, env=self._environ, capture_output=True, text=True, timeout=_TIMEOUT, cwd="/"
+        )
+        states = done.stdout.split()
+        return any(state.startswith(("unk", "down")) or state.endswith("*") for state in states)
 
     async def submit_held(self, batch: Batch) -> None:
         """Queue the job, held, so that it cannot start before it is released."""
@@ -91,10 +103,12 @@ class SlurmCommands:
         found = [int(ident) for ident, name in rows if name.endswith(key) and ident.isdigit()]
         return min(found, default=None)
 
-    async def accounted_end(self, ident: str) -> tuple[str, str] | None:
-        """Return state and `code:signal` of a job that only accounting remembers."""
-        for state, code in await self._sacct("-j", ident, "-o", "State,ExitCode"):
-            return state, code
+    async def accounted_end(self, ident: str, key: str) -> tuple[str, str] | None:
+        """Return state and `code:signal` of an ended job, as accounting remembers it."""
+        for state, rest in await self._sacct("-j", ident, "-o", "State,ExitCode,JobName"):
+            code, _, name = rest.partition("|")
+            if name.endswith(f"-{key}"):
+                return state, code
         return None
 
     async def _sacct(self, *arguments: str) -> list[list[str]]:

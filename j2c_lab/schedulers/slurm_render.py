@@ -120,7 +120,7 @@ def _arguments(job: Job, directory: str) -> list[str]:
     asked, options = job.resources, job.options
     given: dict[str, object] = {
         "job-name": job_name(job),
-        "output": f"{directory}/%j.log",
+        "output": _mark(job, directory).replace("%", "%%") + ".log",
         "open-mode": "append",
         "chdir": "/",
         "input": "/dev/null",
@@ -148,7 +148,7 @@ def _script(job: Job, directory: str, kill_after: int | None) -> str:
     lead = warning_lead(job)
     return SCRIPT.format(
         run=key_of(job.run_id, job.submission),
-        directory=quote(directory),
+        mark=quote(_mark(job, directory)),
         setup=job.options.get("setup", "").replace("\r\n", "\n"),
         exports="\n".join(exports),
         before=job.attempts_before,
@@ -159,11 +159,19 @@ def _script(job: Job, directory: str, kill_after: int | None) -> str:
     )
 
 
+def _mark(job: Job, directory: str) -> str:
+    """Return what the names of the job's files begin with.
+
+    Its key, not Slurm's number: two clusters may share a home directory.
+    """
+    return f"{directory}/{key_of(job.run_id, job.submission)}"
+
+
 def _tell(job: Job, directory: str) -> str:
     nodes = job.resources.nodes
     if nodes == 1:
         return TELL_ONE
-    told = f"{quote(TOLD)} j2c {quote(directory)}"
+    told = f"{quote(TOLD)} j2c {quote(_mark(job, directory))}"
     return TELL_ALL.format(nodes=nodes, told=told)
 
 
@@ -185,7 +193,7 @@ def _words(job: Job, directory: str) -> list[str]:
     if job.resources.cpus is not None:
         # Since 22.05 srun does not take it from sbatch any more.
         srun.append(f"--cpus-per-task={job.resources.cpus}")
-    return [*srun, "/bin/bash", "-c", quote(SRUN_TASK), "j2c", quote(directory), *words]
+    return [*srun, "/bin/bash", "-c", quote(SRUN_TASK), "j2c", quote(_mark(job, directory)), *words]
 
 
 def _command(job: Job) -> list[str]:

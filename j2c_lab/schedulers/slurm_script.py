@@ -6,8 +6,8 @@
 SCRIPT = """\
 #!/bin/bash
 # j2c run {run}
-j2c_dir={directory}
-echo "$SLURM_JOB_ID" 2>/dev/null > "$j2c_dir/{run}.job"
+j2c_mark={mark}
+echo "$SLURM_JOB_ID" 2>/dev/null > "$j2c_mark.job"
 {setup}
 {exports}
 export J2C_ATTEMPT_NUMBER=$(({before} + ${{SLURM_RESTART_COUNT:-0}} + 1))
@@ -32,8 +32,8 @@ j2c_child=$!
 [ -z "$j2c_asked" ] || j2c_end "$j2c_asked"
 while j2c_again=; wait "$j2c_child"; j2c_code=$?; [ -n "$j2c_again" ]; do :; done
 [ -z "$j2c_killer" ] || kill -KILL -- "-$j2c_killer" 2>/dev/null
-rm -f "$j2c_dir/$SLURM_JOB_ID."*.pid
-echo "$j2c_code" 2>/dev/null > "$j2c_dir/$SLURM_JOB_ID.exit"
+rm -f "$j2c_mark."*.pid
+echo "$j2c_code" 2>/dev/null > "$j2c_mark.exit"
 if [ "$j2c_asked" = warned ]; then
     sleep {linger} &
     wait $!
@@ -49,7 +49,7 @@ TELL_ONE = 'kill -TERM "$j2c_child" 2>/dev/null'
 TELL_ALL = """\
 srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --mem=0 --gres=none \\
             /bin/bash -c {told} </dev/null &"""
-TOLD = 'kill -TERM "$(cat "$1/$SLURM_JOB_ID.$SLURMD_NODENAME.pid")"'
+TOLD = 'kill -TERM "$(cat "$1.$SLURMD_NODENAME.pid")"'
 
 #: What srun starts on each node, before the command. The names are those that torchrun sets; the
 #: batch script, and so srun, runs on the first node, whose address it knows.
@@ -59,7 +59,7 @@ export WORLD_SIZE=$SLURM_NTASKS LOCAL_WORLD_SIZE=1
 export MASTER_ADDR=${SLURM_LAUNCH_NODE_IPADDR:-$SLURM_SUBMIT_HOST}
 export MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${SLURM_RESTART_COUNT:-0} * 13) % 10000))
 # By its number the batch script reaches it.
-echo $$ > "$1/$SLURM_JOB_ID.$SLURMD_NODENAME.pid"
+echo $$ > "$1.$SLURMD_NODENAME.pid"
 shift
 exec "$@"
 """

@@ -41,6 +41,7 @@ _WHY_IT_WAITS = {
     "JobHeldAdmin": "an administrator holds it back",
     "JobHeldUser": "its user holds it back",
     "JobLaunchFailure": "it could not be started on its node, and is held",
+    "launch failed requeued held": "it could not be started on its node, and is held",
     "Licenses": "it waits for a license",
     "MaxJobsPerAccount": "the account has as many jobs running as it may",
     "NodeDown": "a node that it needs is down",

@@ -7,8 +7,8 @@ are told before they are preempted) and, with precedence, `high`; n3 (2 CPUs, 2 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
+import pwd
 import secrets
 import shutil
 import socket
@@ -73,7 +73,17 @@ NodeName=n[1-2] Name=gpu Type=h100 File={d}/dev/gpu[0-3]
 NodeName=n3 Name=gpu Type=h100 File={d}/dev/gpu[0-1]
 """
 NODES = ("n1", "n2", "n3")
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "srun")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "squeue",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "srun",
+)
 _SBIN = "/usr/sbin"
 
 
@@ -95,7 +105,7 @@ class SlurmCluster:
             (directory / f"dev/gpu{number}").symlink_to("/dev/null")
         values = {
             "host": socket.gethostname().split(".")[0],
-            "user": getpass.getuser(),
+            "user": pwd.getpwuid(os.geteuid()).pw_name,
             "d": directory,
             "port": base_port,
             **{name: base_port + i for i, name in enumerate(NODES, 1)},
@@ -117,20 +127,36 @@ class SlurmCluster:
     def start_munge(self) -> None:
         """Start munged and wait for its socket."""
         d = self.directory / "munge"
+        # One that was killed has left its socket.
+        (d / "sock").unlink(missing_ok=True)
         options = ("socket", "key-file", "log-file", "pid-file", "seed-file")
         files = ("sock", "key", "log", "pid", "seed")
         given = [f"--{option}={d}/{file}" for option, file in zip(options, files, strict=True)]
         self._spawn("munged", "munged", "-F", *given)
         _until((d / "sock").exists)
 
-    def start_controller(self) -> None:
-        """Start slurmctld and wait until it listens, or slurmd's first call would be lost."""
-        self._spawn("slurmctld", "slurmctld", "-D")
+    def start_controller(self, *options: str) -> None:
+        """Start slurmctld and wait until it listens, or slurmd's first call would be lost.
+
+        With the option `-c` it remembers nothing.
+        """
+        self._spawn("slurmctld", "slurmctld", "-D", *options)
         _until(lambda: _listens(self.port))
 
     def start_node(self, name: str) -> None:
         """Start a node's slurmd."""
         self._spawn(name, "slurmd", "-D", "-N", name)
+
+    def wait_for_nodes(self) -> None:
+        """Wait until a controller that was started again has heard of its nodes."""
+        _until(lambda: not {"unk", "down"} & set(self.run("sinfo", "-h", "-o", "%t").split()))
+
+    def end(self, name: str) -> None:
+        """End a daemon as an administrator does: slurmctld saves its state, which it else does
+        only every few seconds."""
+        process = self.processes.pop(name)
+        process.terminate()
+        process.wait(10)
 
     def kill(self, name: str) -> None:
         """Kill a daemon, as a machine that dies."""
@@ -147,7 +173,7 @@ class SlurmCluster:
     def stop(self) -> None:
         """End all jobs and daemons."""
         if "slurmctld" in self.processes:
-            self.run("scancel", "--user", getpass.getuser())
+            self.run("scancel", "--user", pwd.getpwuid(os.geteuid()).pw_name)
         for name in (*NODES, "slurmctld", "munged"):
             process = self.processes.pop(name, None)
             if process is None:

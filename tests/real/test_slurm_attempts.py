@@ -82,7 +82,7 @@ def test_a_node_that_dies_makes_another_attempt(slurm_lab: Lab, slurm: SlurmClus
     process = lab.start("submit", "train.py", "--gpus", "4")
     until(lambda: lab("logs", "last").stdout == b"attempt 1\n")
     (shown,) = lab.events("status", "last")
-    node = slurm.run("squeue", "-h", "-j", shown["handle"], "-o", "%N").strip()
+    node = slurm.run("squeue", "-h", "-j", shown["handle"].split(":")[0], "-o", "%N").strip()
     slurm.kill(node)
     slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=died")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 from cli_tools import Lab, venv
 from slurm_tools import slurm_lab, until
 
+from j2c_lab.schedulers.base import ENDED, JobState
+from j2c_lab.schedulers.slurm import SlurmScheduler
 from tests.real.slurm_cluster import SlurmCluster
 
 __all__ = ["slurm_lab", "venv"]
@@ -64,7 +67,7 @@ def test_options_of_the_project_reach_slurm(lab: Lab, slurm: SlurmCluster) -> No
     done = lab("submit", "train.py")
     assert done.stdout == b"1\n", done.stderr.decode()
     (shown,) = lab.events("list")[:1]
-    row = slurm.run("squeue", "-h", "-t", "all", "-j", shown["handle"], "-o", "%P|%k")
+    row = slurm.run("squeue", "-h", "-t", "all", "-j", shown["handle"].split(":")[0], "-o", "%P|%k")
     assert row == "high|a b\n"
 
 
@@ -96,7 +99,7 @@ def test_cancelling_a_running_run_saves_its_outputs(lab: Lab, slurm: SlurmCluste
     assert (shown["state"], shown["reason"]) == ("cancelled", "cancelled by ada"), shown
     lab("fetch", "last", "-o", "out")
     assert (lab.project / "out/saved").read_text() == "x"
-    until(lambda: slurm.run("squeue", "-h", "-j", shown["handle"]) == "")
+    until(lambda: slurm.run("squeue", "-h", "-j", shown["handle"].split(":")[0]) == "")
 
 
 def test_a_run_that_waits_says_why(lab: Lab) -> None:
@@ -160,7 +163,7 @@ def test_a_controller_that_is_away_makes_the_state_unknown_and_is_waited_for(
     go = lab.home / "go"
     process = lab.start("submit", "train.py", "--env", f"GO={go}")
     until(lambda: lab("logs", "last").stdout == b"up\n")
-    slurm.kill("slurmctld")
+    slurm.end("slurmctld")
     try:
         done = subprocess.run(
             [sys.executable, "-m", "j2c_lab", "submit", "train.py"],
@@ -172,6 +175,24 @@ def test_a_controller_that_is_away_makes_the_state_unknown_and_is_waited_for(
         assert b"Slurm did not answer" in done.stderr
     finally:
         slurm.start_controller()
+        slurm.wait_for_nodes()
     go.touch()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, b"up\nend\n"), err.decode()
+
+
+def test_a_job_that_slurm_has_forgotten_is_over_and_is_not_submitted_again(
+    lab: Lab, slurm: SlurmCluster
+) -> None:
+    lab.script("print('ran', flush=True)")
+    assert lab("submit", "train.py").returncode == 0
+    (before,) = lab.events("status", "last")
+    slurm.end("slurmctld")
+    slurm.start_controller("-c")
+    slurm.wait_for_nodes()
+    scheduler = SlurmScheduler(lab.environ)
+    run_id = before["id"]
+    assert asyncio.run(scheduler.find(run_id)) == before["handle"]
+    assert asyncio.run(scheduler.state(before["handle"])) == JobState(ENDED, "", 0)
+    other = before["handle"].replace(run_id[-6:], "000000")
+    assert "does not remember" in asyncio.run(scheduler.state(other)).reason

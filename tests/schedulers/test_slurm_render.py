@@ -47,7 +47,7 @@ def test_resources_and_options_are_slurms_own() -> None:
         "--parsable",
         "--requeue",
         f"--job-name=train-{RUN_ID}",
-        "--output=/home/ada/logs/%j.log",
+        f"--output=/home/ada/logs/{RUN_ID}.log",
         "--open-mode=append",
         "--chdir=/",
         "--input=/dev/null",
