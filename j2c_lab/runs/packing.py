@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from j2c_lab.errors import NotFoundError
+from j2c_lab.errors import NotFoundError, PackError
 from j2c_lab.store.base import Store
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def plan(
     project = plan_project(
         sources.project, exclude=sources.exclude, extra_exclude_dirs=[*own, sources.prefix]
     )
+    if not isinstance(sources, Sources):
+        _check_entry(sources, project)
     environment = plan_environment(
         sources.prefix,
         base=_base(sources.base),
@@ -98,6 +100,19 @@ def plan(
         report=report,
     )
     return project, environment
+
+
+def _check_entry(request: Request, project: ProjectPlan) -> None:
+    """Refuse what could not be run, before it waits in a queue for hours."""
+    target = request.entry.target
+    if request.entry.kind not in ("script", "notebook"):
+        return
+    for left in project.left_out:
+        if left.path == target or (left.path.endswith("/") and target.startswith(left.path)):
+            raise PackError(
+                f"{target} cannot be run: it is left out of the bundle ({left.rule})",
+                f"take it along by a line !/{target} in .j2cignore, or change that rule",
+            )
 
 
 def _base(file: str) -> Any:

@@ -151,3 +151,16 @@ def test_the_job_is_the_users_whose_run_it_is_whatever_the_environment_says(lab:
     done = lab("submit", "train.py")
     assert (done.returncode, done.stdout) == (0, b"ran\n"), done.stderr
     assert [path.name for path in (lab.store / "runs").iterdir()] == ["bob"]
+
+
+@pytest.mark.parametrize(("ignored", "entry"), [("*.py", "train.py"), ("jobs/", "jobs/train.py")])
+def test_an_entry_that_is_left_out_is_told_before_it_is_queued(
+    lab: Lab, ignored: str, entry: str
+) -> None:
+    lab.script("print('never')", entry)
+    (lab.project / ".j2cignore").write_text(ignored + "\n")
+    for more in ([], ["--dry-run"]):
+        done = lab("submit", entry, *more)
+        assert (done.returncode, done.stdout) == (125, b"")
+        assert f"{entry} cannot be run: it is left out".encode() in done.stderr
+    assert lab.jobs() == []
