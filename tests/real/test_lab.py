@@ -36,7 +36,7 @@ def chromium() -> Iterator[Any]:
 CONFIG = {
     "LabApp": {"expose_app_in_browser": True},
     "J2CServer": {
-        "profiles": {"1 × A100, 4 h": {"gpus": 1, "cpus": 8, "memory": "64G", "time": "4h"}}
+        "profiles": {"1 × A100, 4 h": {"gpus": 1, "cpus": 8, "memory": "4G", "time": "4h"}}
     },
 }
 
@@ -80,7 +80,7 @@ def test_first_submit_from_an_empty_panel_to_a_plotted_metric(
     preview.get_by_text("new, in 1 layer").wait_for()
     preview.get_by_text("%j2c submit train.py -- --lr 3e-4").wait_for()
     page.get_by_label("Profile").select_option("1 × A100, 4 h")
-    assert page.get_by_label("Memory").input_value() == "64G"
+    assert page.get_by_label("Memory").input_value() == "4G"
     page.get_by_text("--gpus 1").wait_for()
     lab.shot("form")
     page.get_by_label("Profile").select_option("")
