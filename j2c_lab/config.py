@@ -47,7 +47,8 @@ SETTINGS: dict[str, Setting] = {
     "image": Setting(str, None, "base image", "J2C_IMAGE"),
     "queue": Setting(str, None, "queue or partition", "J2C_QUEUE"),
     "env": Setting(dict, {}, "environment variables of the run"),
-    "inputs": Setting(dict, {}, "inputs: NAME to a URL or path that the cluster can read"),
+    "inputs": Setting(dict, {}, "inputs: NAME to an s3:// or http(s):// URL, or a path"),
+    "paths": Setting(dict, {}, "from directories of the lab to where the cluster has them"),
     "outputs": Setting(list, [], "globs of what is brought back"),
     "exclude": Setting(list, [], "gitignore rules of what is not packed"),
     "grace": Setting(float, 30.0, "seconds between TERM and KILL"),
@@ -93,7 +94,7 @@ class Settings:
         for name, least in (("gpus", 0), ("cpus", 1), ("nodes", 1)):
             if values[name] is not None and values[name] < least:
                 raise UsageError(f"{name} is {values[name]}", f"give {least} or more")
-        kept = ("name", "env", "inputs", "outputs", "scheduler", "image", "queue")
+        kept = ("name", "env", "inputs", "paths", "outputs", "scheduler", "image", "queue")
         return {
             **{name: values[name] for name in (*kept, "grace", "split_streams", "exclude")},
             "options": values["schedulers"].get(values["scheduler"], {}),

@@ -53,7 +53,7 @@ def add(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=URL",
-        help="an input, in the run as J2C_INPUT_<NAME>",
+        help="an input (s3://, http(s)://, or a path), in the run as J2C_INPUT_<NAME>",
     )
     data.add_argument(
         "--output", action="append", default=[], metavar="GLOB", help="files to bring back"

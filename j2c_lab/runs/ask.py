@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from j2c_lab.errors import UsageError
+from j2c_lab.formats.inputs import is_path, on_cluster, parse_source
 from j2c_lab.formats.run import EntryPoint, Resources, new_run_id
 from j2c_lab.runs.request import Request, host_name
 
@@ -42,6 +43,7 @@ def make_request(
     inputs: Mapping[str, str] | None = None,
     outputs: list[str] | None = None,
     resources: Resources | None = None,
+    paths: Mapping[str, str] | None = None,
     **rest: Any,
 ) -> Request:
     """Return a request with a new run id; exactly one of `entry`, `module`, `cell` is given.
@@ -58,6 +60,10 @@ def make_request(
         A module, as `python -m` takes it.
     cell : str, optional
         The text of a script; it runs in the current directory's place in the project.
+    inputs : mapping, optional
+        From NAME to a URL or a path.
+    paths : mapping, optional
+        From directories of the lab to where the cluster has them: paths of inputs are changed so.
 
     Raises
     ------
@@ -78,6 +84,7 @@ def make_request(
     for key in inputs or {}:
         if not key.isidentifier():
             raise UsageError(f"{key!r} is no name for an input", "use letters, digits and _")
+    known = {key: _input(key, text, dict(paths or {})) for key, text in (inputs or {}).items()}
     return Request(
         id=new_run_id(),
         user=user,
@@ -90,11 +97,19 @@ def make_request(
         args=list(args or []),
         cwd=directory or "",
         env=dict(env or {}),
-        inputs=dict(inputs or {}),
+        inputs=known,
         outputs=list(outputs or []),
         resources=resources or Resources(),
         **rest,
     )
+
+
+def _input(name: str, text: str, paths: dict[str, str]) -> str:
+    """Return an input as the cluster shall read it; a bad URL is told before anything is sent."""
+    source = parse_source(name, text)
+    if not is_path(text):
+        return text
+    return on_cluster(source.place, paths) + (f"#sha256={source.sha256}" if source.sha256 else "")
 
 
 def _file_entry(root: str, entry: str, directory: str | None) -> tuple[EntryPoint, str | None]:

@@ -108,7 +108,14 @@ def job_of(
         grace=run.grace,
         attempts_before=attempts_before,
         # `j2c unpack` refuses runs of anybody else.
-        env={"J2C_USER": run.user, **job_settings(run_url, environ or {})},
+        env={
+            "J2C_USER": run.user,
+            **{
+                name: value
+                for url in (run_url, *run.inputs.values())
+                for name, value in job_settings(url, environ or {}).items()
+            },
+        },
     )
 
 

@@ -91,8 +91,16 @@ class Stages:
         """
         with self._stage(FETCHING):
             manifest = self._manifest()
-            inputs = resolve_inputs(self.run.inputs)
             done = self._layers(manifest)
+            inputs = resolve_inputs(
+                self.run.inputs,
+                self.settings.cache,
+                self.directory.path,
+                self.control,
+                lambda size, files, total, total_files: self._progress(
+                    size, files, total, total_files
+                ),
+            )
         with self._stage(UNPACKING):
             self._complete(manifest, done)
             environment = self._environment(manifest)

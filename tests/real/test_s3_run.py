@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cli_tools import Lab, lab, venv
@@ -81,3 +82,41 @@ def test_credentials_appear_in_nothing_that_is_stored_or_said(
         assert secret.encode() not in body.read()
         body.close()
     client.close()
+
+
+def test_inputs_come_from_s3_and_from_paths_that_the_cluster_has_elsewhere(
+    remote: Lab, seaweed: S3Server, tmp_path: Path
+) -> None:
+    client = seaweed.client()
+    prefix = uuid.uuid4().hex[:8]
+    files = {"a.txt": b"1", "deep/b c.txt": b"22", "deep/ж.txt": b"3" * 3_000_000}
+    for name, content in files.items():
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}/{name}", Body=content)
+    client.close()
+    (tmp_path / "mnt").mkdir()
+    (tmp_path / "mnt/local").write_bytes(b"4")
+    (remote.project / "pyproject.toml").write_text(
+        f'[tool.j2c.paths]\n"{tmp_path}/home" = "{tmp_path}/mnt"\n'
+    )
+    remote.script(
+        "import os\n"
+        "from pathlib import Path\n"
+        "root = Path(os.environ['J2C_INPUT_ALL'])\n"
+        "for path in sorted(p for p in root.rglob('*') if p.is_file()):\n"
+        "    print(path.relative_to(root), path.stat().st_size)\n"
+        "print(Path(os.environ['J2C_INPUT_ONE']).read_text())\n"
+        "print(Path(os.environ['J2C_INPUT_HERE']).read_text())\n"
+    )
+    done = remote(
+        "submit",
+        "train.py",
+        f"--input=ALL=s3://{BUCKET}/{prefix}/",
+        f"--input=ONE=s3://{BUCKET}/{prefix}/deep/b c.txt",
+        f"--input=HERE={tmp_path}/home/local",
+    )
+    assert done.returncode == 0, done.stderr
+    expected = "a.txt 1\ndeep/b c.txt 2\ndeep/ж.txt 3000000\n22\n4\n"
+    assert done.stdout.decode() == expected
+    done = remote("submit", "train.py", f"--input=ALL=s3://{BUCKET}/{prefix}/none")
+    assert done.returncode == 125
+    assert f"there is nothing at s3://{BUCKET}/{prefix}/none".encode() in done.stderr
