@@ -16,15 +16,19 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 def new_run_id(now: float | None = None, token: str | None = None) -> str:
     """Return a run id that sorts by time: `20261201-025028-7f3a9c` (UTC).
 
+    The last six digits are the fraction of the second, in 4096ths, and three random ones: of two
+    runs within one second the later one is the last, and two of one moment still differ.
+
     Parameters
     ----------
     now : float, optional
         Seconds since the epoch; the clock's time if not given.
     token : str, optional
-        Six hexadecimal digits that tell runs of one second apart; random if not given.
+        The last six hexadecimal digits, if they are not to be made.
     """
+    now = time.time() if now is None else now
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    return f"{stamp}-{token or os.urandom(3).hex()}"
+    return f"{stamp}-{token or f'{int(now % 1 * 4096):03x}{os.urandom(2).hex()[:3]}'}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

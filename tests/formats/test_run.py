@@ -9,7 +9,7 @@ from j2c_lab.formats.run import RUN_ID, new_run_id, parse_memory, parse_time
 
 
 def test_run_ids_sort_by_time_and_differ() -> None:
-    ids = [new_run_id(now) for now in (0, 1, 59, 3600, 1764557428, 4102444800)]
+    ids = [new_run_id(now) for now in (0, 0.25, 0.9999, 1, 1.5, 59, 3600, 1764557428, 4102444800)]
     assert ids == sorted(ids)
     assert all(RUN_ID.fullmatch(run_id) for run_id in ids)
     assert new_run_id(0) != new_run_id(0)
