@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class EngineThread:
-    """An event loop in a daemon thread."""
+    """An event loop in a daemon thread; it ends with the server's process."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -31,15 +31,6 @@ class EngineThread:
         """Run a coroutine there and wait for it here; cancelling here cancels there."""
         return await asyncio.wrap_future(self.start(work))
 
-    def stop(self) -> None:
-        """End the loop; what still runs there is cancelled."""
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(5)
-
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_complete(asyncio.sleep(0))
-        self.loop.close()

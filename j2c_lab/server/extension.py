@@ -56,10 +56,3 @@ def load(server_app: Any) -> Service:
 async def _resume(service: Service, log: Any) -> None:
     with contextlib.suppress(Exception):
         await service.resume_interrupted(log)
-
-
-async def unload(server_app: Any) -> None:
-    """Let go of the engine's thread when the server stops."""
-    service = server_app.web_app.settings.pop("j2c_service", None)
-    if service is not None:
-        service.stop()

@@ -34,7 +34,6 @@ _STATUS = {
     "store": 503,
     "scheduler": 503,
     "error": 500,
-    "body": 413,
 }
 _LARGEST_BODY = 1 << 20
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")

@@ -59,11 +59,6 @@ class Jobs:
         self._on_activity = on_activity
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    @property
-    def active(self) -> int:
-        """How many are at work or wait."""
-        return len(self._tasks)
-
     def start(self, arguments: list[str], **options: Any) -> asyncio.Task[None]:
         """Run a command in the background; options as in `run`."""
         task = asyncio.get_running_loop().create_task(self.run(arguments, **options))

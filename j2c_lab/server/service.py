@@ -236,10 +236,6 @@ class Service:
                 with contextlib.suppress(J2CError):
                     await self.resume(shown["id"])
 
-    def stop(self) -> None:
-        """Let go of the engine; processes that submit go on."""
-        self.engine.stop()
-
     def _outputs_directory(self, project: str, run_id: str) -> str:
         project = os.path.realpath(project)
         if not (self.root.holds(project) and os.path.isdir(project)):
