@@ -17,7 +17,9 @@ from j2c_lab.schedulers.slurm_states import FIELDS, SlurmJob, parse_job, run_id_
 #: itself may be.
 _KEPT = ("HOME", "USER", "LOGNAME", "SLURM_CONF", "SLURM_CLUSTERS", "TZ", "KRB5CCNAME", "LANG")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+#: Seconds to wait for an answer: to a submit, and to a question, which somebody looks at.
 _TIMEOUT = 60.0
+_QUESTION = 8.0
 _FORMAT = ",".join(f"{field}:|" for field in FIELDS)
 _NODES_AWAY = "node configuration is not available"
 _NO_ANSWER = ("contact slurm controller", "timed out", "connection refused", "munge", "socket")
@@ -129,8 +131,9 @@ class SlurmCommands:
             env=self._environ,
             cwd="/",
         )
+        timeout = _QUESTION if name in ("squeue", "sacct") else _TIMEOUT
         try:
-            out, err = await asyncio.wait_for(process.communicate(given), _TIMEOUT)
+            out, err = await asyncio.wait_for(process.communicate(given), timeout)
         except BaseException as error:
             if process.returncode is None:
                 process.kill()

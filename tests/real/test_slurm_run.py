@@ -196,3 +196,19 @@ def test_a_job_that_slurm_has_forgotten_is_over_and_is_not_submitted_again(
     assert asyncio.run(scheduler.state(before["handle"])) == JobState(ENDED, "", 0)
     other = before["handle"].replace(run_id[-6:], "000000")
     assert "does not remember" in asyncio.run(scheduler.state(other)).reason
+
+
+def test_munge_that_is_away_makes_the_state_unknown(lab: Lab, slurm: SlurmCluster) -> None:
+    lab.script("import time; print('up', flush=True); time.sleep(300)")
+    lab("submit", "train.py", "--detach")
+    until(lambda: lab("logs", "last").stdout == b"up\n")
+    slurm.kill("munged")
+    try:
+        (shown,) = lab.events("status", "last")
+        assert shown["state"] == "unknown", shown
+        assert shown["reason"].startswith("last seen running; the scheduler does not answer")
+    finally:
+        slurm.start_munge()
+    until(lambda: lab.events("status", "last")[0]["state"] == "running")
+    lab("cancel", "last")
+    assert lab("logs", "-f", "last").returncode == 143
