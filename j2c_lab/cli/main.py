@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from j2c_lab import errors
 from j2c_lab.errors import J2CError, UsageError
 
 _DESCRIPTION = """\
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
+    _leave_pythonpath()
     if arguments[:1] == ["unpack"]:
         # The cluster's command must start fast: nothing of the other verbs is loaded.
         from j2c_lab.unpack.main import main as unpack
@@ -134,6 +136,23 @@ def _prepare_streams() -> None:
         # Names of files and runs may hold what the terminal's encoding, or any, cannot say.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _leave_pythonpath() -> None:
+    """Do not import from `PYTHONPATH`: it is for the user's Python, which may be another one.
+
+    `module load` on a cluster, for example, sets it to packages compiled for its own Python.
+    """
+    given = os.environ.get("PYTHONPATH")
+    if not given:
+        return
+    own = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(errors.__file__)))
+    left = {
+        os.path.abspath(entry)
+        for entry in given.split(os.pathsep)
+        if entry and not any(f"{os.path.abspath(entry)}/".startswith(f"{keep}/") for keep in own)
+    }
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") not in left]
 
 
 def _check_directory() -> None:

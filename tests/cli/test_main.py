@@ -306,3 +306,13 @@ def test_a_full_disk_behind_standard_output_is_no_bug_of_ours(lab: Lab) -> None:
     assert done.returncode != 0
     assert b"No space left on device" in done.stderr
     assert b"bug" not in done.stderr
+
+
+def test_modules_on_the_users_pythonpath_are_not_j2cs(lab: Lab) -> None:
+    lab.script("import os; print(os.environ.get('PYTHONPATH'))")
+    theirs = lab.home / "theirs"
+    theirs.mkdir()
+    for name in ("zstandard", "pathspec", "rich", "asyncio", "tomllib"):
+        (theirs / f"{name}.py").write_text("raise SystemError('not for this Python')")
+    done = lab("submit", "train.py", environ={"PYTHONPATH": str(theirs)})
+    assert (done.returncode, done.stdout) == (0, b"None\n"), done.stderr
