@@ -3,7 +3,8 @@
 .venv plays the base image that both sides share: JupyterLab, scikit-learn and j2c live there. The
 user's own environment is .demo/venv, a virtual environment on top of it, with one package that the
 base has not got. Everything stays below the repository: store, job records, kernel specification.
-`--lab` opens the notebook in JupyterLab instead.
+`--lab` opens the notebook in JupyterLab instead. With STORE=s3 in the environment the store is a
+SeaweedFS that lives as long as the demo.
 """
 
 from __future__ import annotations
@@ -32,6 +33,21 @@ def main() -> int:
     for variable, value in settings().items():
         os.environ[variable] = str(value)
     write_kernel_specification(python)
+    store = os.environ.get("STORE", "")
+    if store not in ("", "s3"):
+        print(f"there is no demo with STORE={store}; there is STORE=s3", file=sys.stderr)
+        return 2
+    if not store:
+        return show()
+    from demo_s3 import seaweed
+
+    with seaweed(DEMO / "seaweed") as found:
+        os.environ.update(found)
+        return show()
+
+
+def show() -> int:
+    """Execute the notebook, or open it; returns the exit code."""
     if "--lab" in sys.argv[1:]:
         lab = [sys.executable, "-m", "jupyter", "lab", str(NOTEBOOK)]
         return subprocess.run(lab, cwd=ROOT).returncode
