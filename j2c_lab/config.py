@@ -151,9 +151,20 @@ def default_prefix(environ: Mapping[str, str]) -> str:
 
     That of the caller: its virtual environment, its conda environment, else that of the `python`
     on its PATH; j2c's own only when there is nothing else.
+
+    Raises
+    ------
+    UsageError
+        The caller's environment is not there any more: packing another one would run the code
+        with other packages than the caller believes.
     """
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if environ.get(name) and os.path.isdir(environ[name]):
+        if environ.get(name):
+            if not os.path.isdir(environ[name]):
+                raise UsageError(
+                    f"{name} names {environ[name]}, which is not there",
+                    "activate another environment, or name one with --venv",
+                )
             return os.path.abspath(environ[name])
     own = os.path.join(sys.prefix, "bin")
     for directory in environ.get("PATH", os.defpath).split(os.pathsep):

@@ -29,6 +29,7 @@ ALLOWED = (
     r"a small file system cannot be mounted here",
     r"/dev/(shm|full)",
     r"only root can become another user",
+    r"root may search every directory",
     r"(another user|nobody else) can(not)? (run|use) this Python",
     # A store that cannot do what the test is about; the other stores of the suite can.
     r"rclone answers with all keys at once, and slowly",

@@ -123,6 +123,11 @@ def test_the_callers_environment_is_packed_before_j2cs_own(tmp_path: Path) -> No
     assert default_prefix({"PATH": str(Path(sys.prefix, "bin"))}) == sys.prefix
 
 
+def test_an_environment_that_is_gone_is_not_replaced_by_another(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="VIRTUAL_ENV"):
+        default_prefix({"VIRTUAL_ENV": str(tmp_path / "gone"), "PATH": os.environ["PATH"]})
+
+
 def test_a_shim_is_asked_where_its_python_lives(home: Path) -> None:
     shim = home / "shims" / "python"
     shim.parent.mkdir()
