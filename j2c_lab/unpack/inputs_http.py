@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import os
 import re
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -68,7 +69,18 @@ async def open_http(name: str, source: Source) -> AsyncIterator[Opened]:
     try:
         yield Opened(version, [Remote("", file, size, read, _checks(headers))])
     finally:
-        state["answer"].close()
+        _break_off(state["answer"])
+
+
+def _break_off(answer: Any) -> None:
+    """Close an answer that a thread may be reading: the reading ends at once, not at its limit."""
+    # It has no descriptor once it was read to its end.
+    with (
+        contextlib.suppress(OSError, ValueError, AttributeError),
+        socket.socket(fileno=os.dup(answer.fileno())) as connection,
+    ):
+        connection.shutdown(socket.SHUT_RDWR)
+    answer.close()
 
 
 async def _opened(name: str, source: Source, start: int, etag: str) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +123,30 @@ def test_inputs_come_from_s3_and_from_paths_that_the_cluster_has_elsewhere(
     done = remote("submit", "train.py", f"--input=ALL=s3://{BUCKET}/{prefix}/none")
     assert done.returncode == 125
     assert f"there is nothing at s3://{BUCKET}/{prefix}/none".encode() in done.stderr
+
+
+def test_a_killed_run_is_gone_on_with_from_its_last_save(remote: Lab) -> None:
+    remote.script(
+        "import os, time\n"
+        "from pathlib import Path\n"
+        "path = Path(os.environ['J2C_OUTPUT_DIR'], 'step')\n"
+        "if path.exists():\n"
+        "    print('goes on after', path.read_text()); raise SystemExit\n"
+        "parent = os.getppid()\n"
+        "path.with_name('pid').write_text(str(parent))\n"
+        "path.write_text('7')\n"
+        "while os.getppid() == parent: time.sleep(0.05)\n"
+    )
+    done = remote("submit", "train.py", "--detach", "--save-every", "1s")
+    assert done.returncode == 0, done.stderr
+    end = time.monotonic() + 60
+    # Of a run that goes on.
+    while remote("fetch", "last", "-o", "saved").returncode:
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    assert (remote.project / "saved/step").read_text() == "7"
+    os.kill(int((remote.project / "saved/pid").read_text()), signal.SIGKILL)
+    assert remote("logs", "-f", "last").returncode != 0
+    done = remote("resume", "last")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"goes on after 7\n"

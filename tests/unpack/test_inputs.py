@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ class Web:
         self.cut: list[int] = []
         self.failures: list[int] = []
         self.etags = True
+        #: Cleared, answers stop after their headers.
+        self.held = threading.Event()
+        self.held.set()
         web = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -56,6 +60,8 @@ class Web:
                 for item in web.headers.items():
                     self.send_header(*item)
                 self.end_headers()
+                self.wfile.flush()
+                web.held.wait()
                 body = content[start:]
                 self.wfile.write(body[: web.cut.pop(0)] if web.cut else body)
                 self.close_connection = True
@@ -165,3 +171,22 @@ def test_what_cannot_be_had_is_said_in_one_line(
     assert code in (2, 125)
     assert words in errors and len(errors.splitlines()) == 1
     assert "secret" not in errors and "secret" not in json.dumps(unpack.events())
+
+
+def test_a_cancel_while_an_input_is_fetched_ends_the_run_at_once(
+    prepare: Prepare, web: Web
+) -> None:
+    web.held.clear()
+    unpack = prepare(SHOW, inputs={"DATA": f"{web.url}/data.txt"})
+    process = unpack.start()
+    while not web.asked:
+        time.sleep(0.02)
+    began = time.monotonic()
+    process.terminate()
+    try:
+        process.communicate(timeout=60)
+        assert time.monotonic() - began < 4
+    finally:
+        web.held.set()
+    assert unpack.outcome().state == "cancelled"
+    assert [p.name for p in (unpack.cache / "inputs").glob("*")] == []
