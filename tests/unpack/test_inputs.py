@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import http.server
 import json
@@ -63,7 +64,8 @@ class Web:
                 self.wfile.flush()
                 web.held.wait()
                 body = content[start:]
-                self.wfile.write(body[: web.cut.pop(0)] if web.cut else body)
+                with contextlib.suppress(ConnectionError):
+                    self.wfile.write(body[: web.cut.pop(0)] if web.cut else body)
                 self.close_connection = True
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
