@@ -65,6 +65,13 @@ def header(
     return blocks + _block(path, kind, mode, size, mtime, target)
 
 
+def header_size(path: bytes) -> int:
+    """Return the length of a file's header: it depends on the name alone."""
+    if len(path) <= 100:
+        return BLOCK
+    return 2 * BLOCK + len(path) + 1 + -(len(path) + 1) % BLOCK
+
+
 def _long(kind: bytes, name: bytes) -> bytes:
     data = name + b"\0"
     block = _block(b"././@LongLink", kind, b"0000644\0", len(data), 0, b"")

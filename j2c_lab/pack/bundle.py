@@ -146,12 +146,11 @@ async def _is_there(store: Store, manifest: Manifest) -> bool:
 async def _put_bundle(store: Store, manifest: Manifest) -> bool:
     """Put the bundle unless the store has it; returns whether it was put."""
     key, data = layout.bundle(manifest.digest()), manifest.to_json()
-    if await store.put(key, data, if_absent=True):
-        return True
     found = await counted_on(store, await store.stat([key]))
     if key in found and found[key].size == len(data):
         return False
-    # Gone meanwhile, or damaged: its name says what it has to hold.
+    # Not `if_absent`: its name says what it has to hold, so writing it twice does no harm, and a
+    # directory store would wait half a second for the disk to take all the layers' bytes first.
     return await store.put(key, data)
 
 

@@ -19,7 +19,6 @@ from j2c_lab.errors import PackError
 from j2c_lab.formats.digest import Entry, layer_digest
 from j2c_lab.formats.tar import FIXED_MTIME, mtime_of
 from j2c_lab.formats.zstd import ZstdDecompressor
-from j2c_lab.pack import layer_writer
 from j2c_lab.pack.file_hashes import key_of
 from j2c_lab.pack.layer_writer import LayerResult, hash_layer, make_layer, write_layer
 from j2c_lab.pack.plan import PlannedFile
@@ -85,10 +84,7 @@ def test_python_sources_of_equal_size_get_different_times(tmp_path: Path):
     assert members["project/c.txt"] == FIXED_MTIME
 
 
-def test_a_python_source_too_large_for_memory_is_read_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(layer_writer, "_LARGEST_IN_MEMORY", 1 << 20)
+def test_a_python_source_too_large_for_the_buffer_is_read_twice(tmp_path: Path):
     source = b"x = 1\n" * 400_000
     write_tree(tmp_path, {"a.py": source})
     result, data = written(plan(tmp_path))
