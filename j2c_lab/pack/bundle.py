@@ -19,7 +19,7 @@ from j2c_lab.pack.plan import EnvironmentPlan, ProjectPlan
 from j2c_lab.pack.sending import Report, Sender
 from j2c_lab.store import layout
 from j2c_lab.store.base import Store
-from j2c_lab.store.renewal import counted_on, is_young
+from j2c_lab.store.renewal import is_young
 
 __all__ = ["PackResult", "Report", "pack_bundle", "preview"]
 
@@ -39,7 +39,7 @@ class PackResult:
     reused: list[LayerRef] = dataclasses.field(repr=False)
     left_out: list[LeftOut] = dataclasses.field(repr=False)
     warnings: list[str] = dataclasses.field(repr=False)
-    #: Whether the bundle itself is new in the store.
+    #: Whether the bundle itself had to be written.
     new: bool
     #: Seconds that it took.
     seconds: float
@@ -99,7 +99,10 @@ async def pack_bundle(
         finally:
             sender.save_caches()
         manifest = make_manifest(project, environment, items)
-        new = await _put_bundle(store, manifest)
+        # Not `if_absent`: its name says what it has to hold, so writing it twice does no harm (it
+        # mends a damaged one and makes an old one young), and a directory store would wait half a
+        # second for the disk to take all the layers' bytes first.
+        new = await store.put(layout.bundle(manifest.digest()), manifest.to_json())
     result = _result(project, environment, items, manifest, manifest.digest(), new, started)
     _report_end(result, report)
     return result
@@ -141,17 +144,6 @@ async def _is_there(store: Store, manifest: Manifest) -> bool:
     if bundle is None or len(found) < len(keys):
         return False
     return is_young(bundle) and bundle.size == len(manifest.to_json())
-
-
-async def _put_bundle(store: Store, manifest: Manifest) -> bool:
-    """Put the bundle unless the store has it; returns whether it was put."""
-    key, data = layout.bundle(manifest.digest()), manifest.to_json()
-    found = await counted_on(store, await store.stat([key]))
-    if key in found and found[key].size == len(data):
-        return False
-    # Not `if_absent`: its name says what it has to hold, so writing it twice does no harm, and a
-    # directory store would wait half a second for the disk to take all the layers' bytes first.
-    return await store.put(key, data)
 
 
 def _all_remembered(items: Sequence[Item]) -> bool:
