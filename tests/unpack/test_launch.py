@@ -225,7 +225,7 @@ def test_cell_runs_in_its_directory_and_the_traceback_names_it(prepare: Prepare)
         ({"cwd": "gone"}, "the run's directory 'gone' is not there"),
         ({"cwd": "../.."}, "is not in the project"),
         ({"inputs": {"DATA": "/no/such"}}, "input DATA: /no/such is not there on"),
-        ({"inputs": {"DATA": "s3://x/y"}}, "s3:// cannot be fetched"),
+        ({"inputs": {"DATA": "s3://x/y"}}, "no credentials for the store s3://x"),
         ({"inputs": {"DATA": "data"}}, "'data' is relative"),
         ({"bundle_missing": True}, "the store has no bundle"),
         ({"layer_missing": True}, "the store has no layers/"),
