@@ -170,6 +170,9 @@ def test_a_restart_of_the_kernel_leaves_the_command_alone(start_kernel, speak, t
     kernel = start_kernel(
         J2C_COMMAND=speak(
             f"""
+            # A restart interrupts before it kills; j2c ends itself after an interrupt, and is not
+            # ended by it. Whether the magic passes it on before the kernel dies is a race.
+            signal.signal(signal.SIGINT, lambda *_: None)
             emit("log", text="ready\\n")
             time.sleep(2)
             open({str(done)!r}, "w").close()
