@@ -169,8 +169,8 @@ def unreadable(details: list[str]) -> PackError:
 class _LayerWriter:
     """Fills one buffer with headers and contents, and compresses it each time a frame is full.
 
-    Files are read straight into their place in the buffer: a tenth of the CPU time of reading them
-    into objects of their own and joining those.
+    Files are read straight into their place in the buffer, which is simpler than joining pieces;
+    measured, it costs about the same CPU time.
     """
 
     def __init__(self, output: Output, advance: Advance) -> None:
