@@ -37,9 +37,9 @@ CASE = Case(
     about="uv links from its own cache into a new venv, offline (`UV_LINK_MODE=hardlink`). Ours "
     "is all of `j2c unpack`, the project and the run's process (an empty script) included.",
     why="both sides ask the kernel for the same 15,000 `link` and 1,800 `mkdir` (18 µs and 60 µs "
-    "each here: 0.38 s of CPU, which is all that uv takes), and ours also proves each file by "
-    "`lstat`, starts a run and stores its outcome. Linking relative to directory descriptors "
-    "saves a tenth. Only fewer links would do: a tree linked ahead of time for the next run, or "
-    "links to whole directories, which break `$ORIGIN/../other_package` and let a run write into "
-    "the cache.",
+    "each here, measured alone: 0.38 s of CPU, about what uv takes), and ours also proves "
+    "each file by `lstat`, starts a run and stores its outcome. Linking relative to directory"
+    " descriptors saves a tenth. Only fewer links would do: a tree linked ahead of time for "
+    "the next run, or links to whole directories, which break `$ORIGIN/../other_package` and "
+    "let a run write into the cache.",
 )
